@@ -73,13 +73,13 @@ class Family:
         return [*(data / folder for folder in step.reads), *sections]
 
 
-def _simulation(params: Path, data: Path) -> list[Any]:
+def _simulation_arguments(params: Path, data: Path) -> list[Any]:
     # A file that only makes a city to try commands on needs no other section.
-    alone = load_section(params, "simulate", Simulate) if is_partial(params) else None
-    return [alone or load_params(params).simulate]
+    section = load_section(params, "simulate", Simulate) if is_partial(params) else None
+    return [section or load_params(params).simulate]
 
 
-def _cities(params: Path, data: Path) -> list[Any]:
+def _ingest_arguments(params: Path, data: Path) -> list[Any]:
     from plumbline.sources.city.files import city_folders
 
     values, cities = load_params(params), city_folders(data)
@@ -88,7 +88,7 @@ def _cities(params: Path, data: Path) -> list[Any]:
     return [cities, values.ingest]
 
 
-def _exported(params: Path, data: Path) -> list[Any]:
+def _approval_arguments(params: Path, data: Path) -> list[Any]:
     family_in(params).load(params)  # only checked: no parameter changes an approval
     return [data / "export", data / "gate"]
 
@@ -98,8 +98,8 @@ DIAGNOSIS = Family(
     load_params,
     ("pipeline",),
     {
-        "simulate": Step("plumbline.simulate.stage:simulate", arguments=_simulation),
-        "ingest": Step("plumbline.sources.city.ingest:ingest", arguments=_cities),
+        "simulate": Step("plumbline.simulate.stage:simulate", arguments=_simulation_arguments),
+        "ingest": Step("plumbline.sources.city.ingest:ingest", arguments=_ingest_arguments),
         "prepare": Step("plumbline.prepare.stage:prepare", ("ingest",), ("prepare",)),
         "train": Step("plumbline.train.stage:train", ("prepare",), trains=True),
         "compress": Step("plumbline.compress.stage:compress", ("prepare", "train"), trains=True),
@@ -108,7 +108,7 @@ DIAGNOSIS = Family(
             "plumbline.validate.stage:validate", ("prepare", "train", "compress", "export"), ("validate_", "prepare")
         ),
         "gate": Step("plumbline.validate.gate:gate", ("validate",), ("gate",)),
-        "approve": Step("plumbline.release.approval:approve", arguments=_exported),
+        "approve": Step("plumbline.release.approval:approve", arguments=_approval_arguments),
         "package": Step("plumbline.release.package:package", ("prepare", "export", "validate", "gate", "approve")),
     },
 )
@@ -125,7 +125,7 @@ RESTORATION = Family(
         "export": Step("plumbline.fields.release.onnx:export", ("prepare", "train")),
         "validate": Step("plumbline.fields.release.validate:validate", ("prepare", "export")),
         "gate": Step("plumbline.fields.release.gates:gate", ("validate",), ("gate",)),
-        "approve": Step("plumbline.release.approval:approve", arguments=_exported),
+        "approve": Step("plumbline.release.approval:approve", arguments=_approval_arguments),
         "package": Step(
             "plumbline.fields.release.validate:package", ("prepare", "export", "validate", "gate", "approve")
         ),

@@ -56,14 +56,14 @@ def promote(
 
         return compare_with_champion(candidate, champion, DATA / "prepare", load_params(params), DATA / "release")
 
-    done = run(package, compare, again=again, sign_key=sign_key)
-    if done.changed:
-        former = f"; it was {done.former.version}" if done.former else ""
-        log.info("champion is now %s%s", done.champion.version, former)
+    change = run(package, compare, again=again, sign_key=sign_key)
+    if change.changed:
+        former = f"; it was {change.former.version}" if change.former else ""
+        log.info("champion is now %s%s", change.champion.version, former)
     else:
-        log.info("%s is the champion already; nothing was registered", done.champion.version)
+        log.info("%s is the champion already; nothing was registered", change.champion.version)
     if sign_key is not None:
-        log.info("%s is signed with %s", done.champion.version, sign_key)
+        log.info("%s is signed with %s", change.champion.version, sign_key)
     _warn_of_name(package, _name_in(params))
 
 
@@ -209,22 +209,22 @@ def list_versions(params: ParamsOption = PARAMS) -> None:
     metrics = registry.metrics() if versions else {}
     shown = {key: head for key, head in MAIN_FIGURES.items() if any(key in metrics.get(v.run, {}) for v in versions)}
     table = Table("number", "version", "state", "registered", "by", "commit", "gates", *shown.values())
-    for item in versions:
-        measured = metrics.get(item.run, {})
+    for version in versions:
+        measured = metrics.get(version.run, {})
         table.add_row(
-            str(item.number),
-            item.version,
-            item.state,
-            f"{item.registered:%Y-%m-%d %H:%M} UTC",
-            item.user,
-            _short(item.commit),
-            item.verdict,
+            str(version.number),
+            version.version,
+            version.state,
+            f"{version.registered:%Y-%m-%d %H:%M} UTC",
+            version.user,
+            _shorten(version.commit),
+            version.verdict,
             *(f"{measured[key]:.4g}" if key in measured else "" for key in shown),
         )
     print_table(table, LIST_WIDTH)
 
 
-def _short(commit: str) -> str:
+def _shorten(commit: str) -> str:
     """Return the first digits of a commit, and `-dirty` if files differed from it."""
     digits, dash, dirty = commit.partition("-")
     return f"{digits[:12]}{dash}{dirty}"

@@ -183,7 +183,7 @@ def adapt(
     run(point_files(points), buildings, labels, model, name, section or Adapt(), prepare, reading)
 
 
-def _score_params(path: Path) -> Params:
+def _load_score_params(path: Path) -> Params:
     """Read what `score` needs: the whole file, or one with the sections `score` and `ingest` alone."""
     if not is_partial(path):
         return load_params(path)
@@ -211,11 +211,11 @@ def score(
     from plumbline.release.resolve import resolve_model
     from plumbline.serve.score.run import score as run
 
-    values = _score_params(params)
+    values = _load_score_params(params)
     name = values.package.name
 
     def find_models() -> tuple[Path, Path | None]:
-        return resolve_model(model, name, verify_key=verify_key), _challenger(name, verify_key)
+        return resolve_model(model, name, verify_key=verify_key), _find_challenger(name, verify_key)
 
     outcome = run(values, find_models, workers)
     if outcome.failed:
@@ -227,7 +227,7 @@ def score(
         raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {values.score.out}.")
 
 
-def _challenger(name: str, verify_key: Path | None) -> Path | None:
+def _find_challenger(name: str, verify_key: Path | None) -> Path | None:
     """Return the challenger's package, if there is one; None without MLflow.
 
     A challenger without the required signature is left out. Its answers are never published, and the champion's must

@@ -38,14 +38,14 @@ def serve(
 
     try:
         tokens = read_tokens(token_file) if token_file else ()
-        wanted = ServiceSettings(**vars(settings) | {"limits": ServiceLimits(**vars(limits)), "tokens": tokens})
+        checked = ServiceSettings(**vars(settings) | {"limits": ServiceLimits(**vars(limits)), "tokens": tokens})
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        field = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"serve: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+            f"serve: {field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
         ) from None
-    run(wanted)
+    run(checked)
 
 
 def read_tokens(path: Path) -> tuple[SecretStr, ...]:

@@ -100,7 +100,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     form = task["options"]
     city, buildings = _read_city(folder, task)
     causes = next((folder / CAUSES).iterdir(), None) if (folder / CAUSES).is_dir() else None
-    options = make_options(JudgingOptions.model_validate(form), _params(folder), causes)
+    options = make_options(JudgingOptions.model_validate(form), _params_file(folder), causes)
     model = open_model(Path(task["package"]), form.get("artifact"))
     chosen = form["building"]
     if chosen:
@@ -201,11 +201,11 @@ def _find_inputs(folder: Path, form: dict[str, Any]) -> tuple[list[Path], Path |
     from plumbline.sources.points.formats.hdf5 import probe_first
 
     probe_first()  # anybody may have sent these files
-    reading = make_reading(ReadingOptions.model_validate(form), _params(folder))
+    reading = make_reading(ReadingOptions.model_validate(form), _params_file(folder))
     return sorted((folder / POINTS).iterdir()), buildings_file(folder), reading
 
 
-def _params(folder: Path) -> Path | None:
+def _params_file(folder: Path) -> Path | None:
     return folder / PARAMS if (folder / PARAMS).exists() else None
 
 

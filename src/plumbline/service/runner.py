@@ -171,7 +171,7 @@ class Runner(threading.Thread):
         """Start and supervise jobs until `stop`."""
         while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
             try:
-                self._look()
+                self._supervise()
             except Exception as error:  # a locked list or full disk may be temporary
                 log.warning("jobs: %s", problem_of(error).detail)
 
@@ -184,7 +184,7 @@ class Runner(threading.Thread):
                 running.work.end()
             self._store.put_back(running.job.id)
 
-    def _look(self) -> None:
+    def _supervise(self) -> None:
         for running in list(self._running.values()):
             self._watch(running)
         request_id.set(None)
@@ -211,8 +211,8 @@ class Runner(threading.Thread):
             "basemap": self._settings.basemap,
         }
         try:
-            for stale in (job_files.PROBLEM, job_files.PROGRESS):
-                (folder / stale).unlink(missing_ok=True)
+            for name in (job_files.PROBLEM, job_files.PROGRESS):  # of an earlier attempt
+                (folder / name).unlink(missing_ok=True)
             write_json(folder / job_files.TASK, task)
             if not os.environ.get(ADDRESS):
                 work: LocalJob | PoolJob = LocalJob(folder)

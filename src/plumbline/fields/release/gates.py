@@ -109,8 +109,8 @@ def _apply_rule(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates)
             upper = ratio if math.isfinite(ratio) else None
     passed = upper is not None and upper <= bound
     about |= {"kind": kind, "ratio_bound": upper, "bound": bound, "passed": passed}
-    shown = "no figure" if upper is None else f"{upper:.4g}"
-    words = f"with {100 * params.confidence:g} % confidence at most {shown} times that of {rule.max_ratio_to}"
+    ratio_text = "no figure" if upper is None else f"{upper:.4g}"
+    words = f"with {100 * params.confidence:g} % confidence at most {ratio_text} times that of {rule.max_ratio_to}"
     return _with_text(about, f"{words}; at most {bound:.4g} allowed")
 
 

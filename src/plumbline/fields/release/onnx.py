@@ -117,7 +117,7 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
     onnx.save(model, cleaned)
     convolutions = [node.name for node in model.graph.node if node.op_type == "Conv"]
     root = logging.getLogger()
-    before = root.level
+    level = root.level
     root.setLevel(logging.ERROR)  # ONNX Runtime logs each layer to the root logger
     try:
         quantize_static(
@@ -134,7 +134,7 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
             extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
         )
     finally:
-        root.setLevel(before)
+        root.setLevel(level)
         cleaned.unlink(missing_ok=True)
     written = onnx.load(out)
     del written.metadata_props[:]
@@ -158,7 +158,7 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
     with atomic_folder(out) as folder:
         export_denoiser(model, folder / "float32.onnx", params.export.opset)
         halve_weights(folder / "float32.onnx", folder / "fp16.onnx")
-        batches = _batches(model, scenes, params)
+        batches = _make_batches(model, scenes, params)
         quantize_weights(folder / "float32.onnx", folder / "int8.onnx", batches)
         weights = {name: values.astype(np.float16) for name, values in load_file(trained / WEIGHTS).items()}
         save_file(weights, folder / PACKED_WEIGHTS)
@@ -169,7 +169,7 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 
 
-def _batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:
+def _make_batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:
     """Return inputs as in restoration, at steps from the first to the last, from random scenes."""
     rng = np.random.default_rng(params.train.seed)
     alphas = model.alphas.double().numpy()

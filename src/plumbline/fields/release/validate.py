@@ -76,7 +76,7 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
             figures = restore_scenes(adapted, read_spread(folder / SPREAD), parts[name], settings, f"adapter {name}")
             table[f"adapter:{name}"] = {REFERENCE: figures, "base": table[f"domain:{name}"][REFERENCE]}
     table = {
-        part: {name: [_rounded(row) for row in rows] for name, rows in contenders.items()}
+        part: {name: [_round_figures(row) for row in rows] for name, rows in contenders.items()}
         for part, contenders in table.items()
     }
     fixed = {
@@ -97,7 +97,7 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     with atomic_folder(out) as folder:
         write_json(folder / "measured.json", measured)
         write_json(folder / "metrics.json", summary(table, fixed))
-        write_csv(_rows(table), folder / SCENES)
+        write_csv(_list_rows(table), folder / SCENES)
 
 
 def settings_of(params: RestorationParams) -> Settings:
@@ -145,7 +145,7 @@ def summary(table: Table, fixed: Any) -> dict[str, Any]:
     return means
 
 
-def _rounded(row: Figures) -> Figures:
+def _round_figures(row: Figures) -> Figures:
     """Return a scene's figures as `scenes.csv` has them, by which the gates are judged."""
     return {metric: round(row[metric], 5) for metric in METRICS}
 
@@ -157,7 +157,8 @@ def _group_by_density(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int
     return {name: rows.tolist() for name, rows in parts.items()}
 
 
-def _rows(table: Table) -> list[dict[str, Any]]:
+def _list_rows(table: Table) -> list[dict[str, Any]]:
+    """Return the rows of `scenes.csv`."""
     return [
         {"slice": part, "model": name, "scene": number, **row}
         for part, contenders in table.items()

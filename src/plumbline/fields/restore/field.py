@@ -251,11 +251,11 @@ class Blend:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(weight > 0, np.asarray(self._sum[:, first:last]) / weight, np.nan).astype(np.float32)
 
-    def thinned(self, bands: list[int], most: int) -> NDArray[np.float32]:
-        """Return (bands, rows, columns) of every n-th row and column, so that a side has about `most` at the most."""
-        thin = max(1, max(self._grid.rows, self._grid.columns) // most)
-        rows = range(0, self._grid.rows, thin)
-        return np.concatenate([self.rows(row, row + 1)[bands, :, ::thin] for row in rows], axis=1)
+    def thinned(self, bands: list[int], max_side: int) -> NDArray[np.float32]:
+        """Return (bands, rows, columns) of every n-th row and column, with about `max_side` on a side at most."""
+        step = max(1, max(self._grid.rows, self._grid.columns) // max_side)
+        rows = range(0, self._grid.rows, step)
+        return np.concatenate([self.rows(row, row + 1)[bands, :, ::step] for row in rows], axis=1)
 
 
 FORM = "WEST,SOUTH,EAST,NORTH"

@@ -86,15 +86,15 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
             if number in samples:
                 rows[number] = _summarise_displacement(samples[number]) | against.get(number, {})
     columns = ["direction"] + [name + end for name in FIGURES for end in ("", "_low", "_high")]
-    table = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
-    result = footprints.reset_index(drop=True)
-    result["restored"] = table["displacement_mm"].notna().to_numpy()
+    figures = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
+    table = footprints.reset_index(drop=True)
+    table["restored"] = figures["displacement_mm"].notna().to_numpy()
     for column in columns:
-        result[column] = table[column].to_numpy()
+        table[column] = figures[column].to_numpy()
     if field.grid != field.full_grid:
-        result = result[is_inside].reset_index(drop=True)
-    save_table(result, out, LAYER)
-    return result
+        table = table[is_inside].reset_index(drop=True)
+    save_table(table, out, LAYER)
+    return table
 
 
 def _group_by_window(

@@ -180,7 +180,7 @@ MAX_PIXELS = 1500
 """Pixels of a side of a picture, at most; larger fields are thinned."""
 
 
-def _figure_class() -> Any:
+def _load_figure_class() -> Any:
     """Load matplotlib and return its Figure; its list of fonts is written to a temporary folder."""
     with TemporaryDirectory() as folder:
         os.environ.setdefault("MPLCONFIGDIR", folder)
@@ -196,7 +196,7 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         InputError: matplotlib is not installed.
     """
     need("picture", "--picture")
-    figure = _figure_class()(figsize=(15, 5), layout="constrained")
+    figure = _load_figure_class()(figsize=(15, 5), layout="constrained")
     from matplotlib.colors import LinearSegmentedColormap
 
     grid, has_up = field.grid, field.observations.directions > 1
@@ -269,7 +269,9 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
                 continue
             values = source.read(source.descriptions.index(band) + 1, out_shape=shape)
             if np.isfinite(values).any():
-                overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero, band in GRADIENTS)})
+                overlays.append(
+                    {"name": name, "corners": corners, **_draw_overlay(values, about_zero, band in GRADIENTS)}
+                )
     return {
         **PAGE,
         "title": title,
@@ -278,7 +280,8 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
     }
 
 
-def _coloured(values: Float, about_zero: bool, slope: bool) -> dict[str, Any]:
+def _draw_overlay(values: Float, about_zero: bool, slope: bool) -> dict[str, Any]:
+    """Return a band as a PNG picture with its legend."""
     unit, floor, digits = (SLOPE_UNIT, MIN_LIMIT_MM_M, 3) if slope else ("mm", MIN_LIMIT_MM, 1)
     has_value = np.isfinite(values)
     highest = max(float(np.percentile(np.abs(values[has_value]), PERCENTILE)), floor)

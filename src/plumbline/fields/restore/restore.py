@@ -85,8 +85,8 @@ def restore(
         years = plan_years(files, package, options, reading, tracks, plan.field) if yearly else {}
         del tracks
         for year in years:
-            beside = year_path(output, year)
-            check_outputs([file.path for file in files], beside, buildings, buildings_output, picture, areas)
+            output_of_year = year_path(output, year)
+            check_outputs([file.path for file in files], output_of_year, buildings, buildings_output, picture, areas)
         restore_windows([job for p in (plan, *years.values()) for job in p.jobs], workers)
         finish(plan, output, buildings, buildings_output, picture, reading, areas, years)
     return plan.field
@@ -138,7 +138,7 @@ def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
 def restore_part(job: WindowJob) -> None:
     """Restore one window into its folder."""
     with OPENING:  # one thread reads; the others wait and get the cached result
-        observations, model, settings = _open(job.run, job.package, job.adapters)
+        observations, model, settings = _open_run(job.run, job.package, job.adapters)
     window = restore_window(observations, job.window, model, settings)
     with atomic_folder(job.folder) as folder:
         if window is not None:
@@ -146,7 +146,7 @@ def restore_part(job: WindowJob) -> None:
 
 
 @lru_cache(maxsize=2)  # while windows of one year end, those of the next begin
-def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Observations, FieldModel, WindowSettings]:
+def _open_run(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Observations, FieldModel, WindowSettings]:
     """Read what all windows of a run share, once per process."""
     threads = max(1, (asked_threads() or cores()) // THREADS)  # windows share the cores: `restore_windows`
     model = open_fields(package, adapters, threads=threads).model
@@ -170,14 +170,14 @@ def finish(
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
-            near = int(table["restored"].sum())
-            log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
+            n_restored = int(table["restored"].sum())
+            log.info("%s: %d of %d footprints are near enough to points", buildings_output, n_restored, len(table))
         if areas is not None:
             moving = field_areas(plan.field, blend, table)
             log.info("%s: %d moving areas", areas, len(moving))
-            save_table(moving, there := staged.enter_context(atomic_file(areas)), MOVING_AREAS)
+            save_table(moving, staged_areas := staged.enter_context(atomic_file(areas)), MOVING_AREAS)
             if areas.suffix.lower() == ".gpkg":
-                style_areas(moving, there)
+                style_areas(moving, staged_areas)
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(ends_mm(plan.field, blend), staged, output)
@@ -188,6 +188,7 @@ def finish(
 
 
 def _blend(plan: Plan, folder: Path) -> Blend:
+    """Return the blend, on disk in `folder`, of the windows that have a value."""
     blend = Blend(folder, len(WINDOW_BANDS), plan.field.grid)
     for job in plan.jobs:
         path = job.folder / BANDS_FILE
