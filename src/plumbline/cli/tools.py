@@ -69,7 +69,7 @@ def doctor(
         float, typer.Option(min=0, max=1e6, help="GiB to be free on every disk, besides a run.", rich_help_panel=RARE)
     ] = 1.0,
 ) -> None:
-    """Check this installation, and the project in the working directory; say how to mend what is wrong.
+    """Check this installation, and the project in the working directory; show how to mend what is wrong.
 
     Ends with 0 where there is no fault, else with 2. Nothing is changed.
     """
