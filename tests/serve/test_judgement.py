@@ -23,7 +23,7 @@ from plumbline.prepare.abstention import (
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
-from plumbline.serve.judgement import Model, judge, say_damaged, say_unjudged
+from plumbline.serve.judgement import ModelSummary, judge, say_damaged, say_unjudged
 from plumbline.serve.place.local_rate import Where
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
@@ -32,7 +32,7 @@ from tests.serve.made import SHARE, answers_of
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
 CALIBRATED = sum(SHARE[1:])
-MODEL = Model("1", SHARE)
+MODEL = ModelSummary("1", SHARE)
 CASES = {
     # probability of damage, confidence, error of each of 16 points in mm (10 m: strain error 0.058 of it), novelty
     "damaged in a place": (0.99, 0.56, 1.0, 0.2, "ok"),

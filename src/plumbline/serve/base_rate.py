@@ -106,7 +106,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}" if share >= 0.001 else f"{100 * share:.1g}"
 
 
-class AtRate(NamedTuple):
+class AdjustedAnswers(NamedTuple):
     """Answers, adjusted to a share of damaged buildings."""
 
     category_BC: Array
@@ -157,7 +157,7 @@ def with_odds(p: NDArray[np.floating[Any]], factor: float | Array) -> Array:
     return np.asarray(p * factor / (p * factor + 1 - p))
 
 
-class Estimate(NamedTuple):
+class RateEstimate(NamedTuple):
     """The share of a city, and what the odds of its buildings are wrong by."""
 
     rate: DamageRate
@@ -170,7 +170,7 @@ def estimate_rate(
     noise: NDArray[np.floating[Any]],
     share: float,
     given: float | None = None,
-) -> Estimate:
+) -> RateEstimate:
     """Estimate the share of damaged buildings of a city, with an interval, and the factor on its odds.
 
     Every pair of a share and a factor is weighed by what is held of both, and by the likelihood of the share. Where the
@@ -194,10 +194,10 @@ def estimate_rate(
     used = min(rate.rate, share)
     least, high = (rate.low, 1.0) if rate.low > used else (None, rate.high)
     estimated = DamageRate(used, min(rate.low, used), high, True, least=least)
-    return Estimate(estimated if given is None else fixed_rate(given), factors[quarter])
+    return RateEstimate(estimated if given is None else fixed_rate(given), factors[quarter])
 
 
-class _Part(NamedTuple):
+class _PartWeights(NamedTuple):
     """What a part of a city says of F factors and S shares."""
 
     log_factor_F: Array
@@ -205,7 +205,7 @@ class _Part(NamedTuple):
     """Of what is held of the factor, and of the likelihood."""
 
 
-def _weigh(parts: Sequence[_Part], rates_S: Array) -> tuple[DamageRate, Array]:
+def _weigh(parts: Sequence[_PartWeights], rates_S: Array) -> tuple[DamageRate, Array]:
     """Return the share that all parts of a city agree on, as a median, and the factor on the odds of each part."""
     alone_S = np.sum([logsumexp(part.log_weight_FS, axis=0) for part in parts], axis=0)
     weight_S = softmax(alone_S - 0.5 * ((logit(rates_S) - logit(HELD_RATE)) / HELD_SPREAD) ** 2)
@@ -220,7 +220,7 @@ def _weigh(parts: Sequence[_Part], rates_S: Array) -> tuple[DamageRate, Array]:
     return DamageRate(float(rate), float(low), float(high), True), np.array(factor)
 
 
-def _by_factor(odds: Array, deviation: float, rates_S: Array) -> _Part:
+def _by_factor(odds: Array, deviation: float, rates_S: Array) -> _PartWeights:
     """Weigh factors on the odds of a part of a city, and shares."""
     log_odds = np.log(odds)
     spread = float(log_odds.std()) if len(odds) else 1.0
@@ -233,7 +233,7 @@ def _by_factor(odds: Array, deviation: float, rates_S: Array) -> _Part:
     log_odds_FU = log_odds_U + deviation * step_F[:, None]
     found_FS = np.array([np.log1p(rates_S[:, None] * more_U) @ number_U for more_U in np.expm1(log_odds_FU)])
     weight_FS = found_FS - _most_likely(log_odds_FU, number_U)[:, None] - 0.5 * step_F[:, None] ** 2
-    return _Part(deviation * step_F, weight_FS)
+    return _PartWeights(deviation * step_F, weight_FS)
 
 
 def _most_likely(log_odds_FU: Array, number_U: Array) -> Array:
@@ -310,7 +310,7 @@ def likeliest_rate(p_damaged: NDArray[np.floating[Any]], share: float, prior: Pr
     return DamageRate(used, min(low, used), max(high, used), True)
 
 
-def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float | Array) -> AtRate:
+def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float | Array) -> AdjustedAnswers:
     """Adjust answers to a city in which the share `rate` of buildings is damaged, or each to a share (B,) of its own.
 
     Each level of strain becomes more or less probable as its category does; among the damaged the categories keep
@@ -331,7 +331,7 @@ def at_rate(answers: Answers, share_C: NDArray[np.floating[Any]], rate: float | 
     may_be_sound_B = category_BC[:, 0] > 1 - INTERVAL_SHARE
     rest_B = np.where(may_be_sound_B, 1, 0.5) * (1 - INTERVAL_SHARE)
     severity_B, low_B, high_B = (_at_place(place, moved_BK) for place in (0.5, rest_B, 1 - rest_B))
-    return AtRate(category_BC, severity_B, np.where(may_be_sound_B, 0.0, low_B), high_B)
+    return AdjustedAnswers(category_BC, severity_B, np.where(may_be_sound_B, 0.0, low_B), high_B)
 
 
 _EDGES = np.array([0.0, *LEVEL_EDGES_PERMILLE, TOP_PERMILLE])

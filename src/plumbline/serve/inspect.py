@@ -48,7 +48,7 @@ LEVEL = 0.05
 
 
 @dataclass
-class Looked:
+class FileFindings:
     """Findings on one file."""
 
     path: Path
@@ -76,7 +76,7 @@ class Looked:
 class Findings:
     """Findings on all files, and doubts about their combination."""
 
-    files: list[Looked]
+    files: list[FileFindings]
     doubts: list[str]
     refused: bool = False
     """Whether files that can be read do not belong together."""
@@ -110,7 +110,7 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
     Args:
         files: of points and of footprints. reading: what they do not say themselves.
     """
-    seen: dict[Path, Looked] = {}
+    seen: dict[Path, FileFindings] = {}
     crs = reading.ingest.crs
     refusals: dict[Path, str] = {}
     opened = [as_file(file) for file in files]
@@ -152,8 +152,8 @@ def _collected(doubts: list[str], notes: list[str], path: Path | None = None) ->
         log.setLevel(before[1])
 
 
-def _points(opened: OpenedFile, reading: Reading, crs: str | None) -> Looked:
-    looked = Looked(opened.path, "points")
+def _points(opened: OpenedFile, reading: Reading, crs: str | None) -> FileFindings:
+    looked = FileFindings(opened.path, "points")
     with _collected(looked.doubts, looked.notes, opened.path):
         file = recognise(opened, reading.ingest.products, reading.format_)
         source = open_product(file, crs)
@@ -217,8 +217,8 @@ def _line_of_sight(track: Track) -> dict[str, Any]:
     }
 
 
-def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Looked:
-    looked = Looked(path, "footprints")
+def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> FileFindings:
+    looked = FileFindings(path, "footprints")
     with _collected(looked.doubts, looked.notes, path):
         try:
             buildings = read_buildings(
@@ -227,7 +227,7 @@ def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Look
         except InputError as error:
             is_table = str(error) == why or any(words in str(error) for words in NO_SHAPES)
             reasons = [why] if is_table else [f"as points: {why}", f"as footprints: {error}"]
-            return Looked(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
+            return FileFindings(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
     looked.buildings = buildings
     x, y = shapely.get_coordinates(buildings.geometry.to_numpy()).T
     sides = np.sqrt(buildings.geometry.area.to_numpy())
@@ -244,7 +244,7 @@ def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Look
     return looked
 
 
-def _check_together(files: Sequence[Looked], ingest: Ingest) -> None:
+def _check_together(files: Sequence[FileFindings], ingest: Ingest) -> None:
     """Run the same checks between files as `predict`.
 
     Raises:
@@ -321,7 +321,7 @@ def as_page(findings: Findings) -> str:
     return render("files.html", title="What the files are", findings=findings, files=files, plan=plan)
 
 
-def _dump_params(files: Sequence[Looked]) -> str:
+def _dump_params(files: Sequence[FileFindings]) -> str:
     products = {file.path.name: file.params for file in files}
     return yaml.safe_dump({"ingest": {"products": products}}, sort_keys=False, width=120) if products else ""
 

@@ -31,7 +31,7 @@ from plumbline.prepare.abstention import (
 from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
-from plumbline.serve.base_rate import AtRate, DamageRate, at_rate, estimate_rate, with_odds
+from plumbline.serve.base_rate import AdjustedAnswers, DamageRate, at_rate, estimate_rate, with_odds
 from plumbline.serve.columns import has_answer
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.place.causes import found_table
@@ -45,7 +45,7 @@ from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.window import Window
 
 
-class Judged(NamedTuple):
+class CityPredictions(NamedTuple):
     """Predictions for F footprints."""
 
     table: geopandas.GeoDataFrame
@@ -69,7 +69,7 @@ class Judged(NamedTuple):
         return np.asarray(self.table["reason"], object)
 
 
-class Model(NamedTuple):
+class ModelSummary(NamedTuple):
     """Version and calibration of the model that answered."""
 
     version: str
@@ -84,7 +84,7 @@ class OpenModel(NamedTuple):
     prepare: Prepare
     """How it wants its scatterers prepared, and what is judged."""
     network: Released
-    about: Model
+    about: ModelSummary
 
 
 def open_model(package: Path, artifact: str | None = None) -> OpenModel:
@@ -94,18 +94,18 @@ def open_model(package: Path, artifact: str | None = None) -> OpenModel:
         InputError: as `open_package`.
     """
     manifest, network = open_package(package, artifact)
-    return OpenModel(manifest.prepare, network, Model(manifest.version, network.category_share))
+    return OpenModel(manifest.prepare, network, ModelSummary(manifest.version, network.category_share))
 
 
-class Answered(NamedTuple):
+class JudgedCity(NamedTuple):
     """All that is known of F footprints."""
 
-    judged: Judged
+    judged: CityPredictions
     prepared: Prepared
     """What the model was asked about: the histories, and the point that each scatterer is."""
 
 
-def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False) -> Answered:
+def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False) -> JudgedCity:
     """Prepare, ask the model, and judge: what commands and the service say of a city; `score` does so tile by tile.
 
     Args:
@@ -127,7 +127,7 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
         asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
     )
     moving = moving_areas(city.points, city.footprints) if areas else None
-    return Answered(judged._replace(areas=moving), prepared)
+    return JudgedCity(judged._replace(areas=moving), prepared)
 
 
 def where_of(options: Options, city: CityInMemory) -> Where:
@@ -161,12 +161,12 @@ def judge(
     answers: Answers,
     footprints: geopandas.GeoDataFrame,
     prepare: Prepare,
-    model: Model,
+    model: ModelSummary,
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
     where: Where = ONE_SHARE,
     whole: WholeBuildings | None = None,
-) -> Judged:
+) -> CityPredictions:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
     Args:
@@ -202,10 +202,10 @@ def judge(
     rows = None if courses is None else course_rows(courses, asked.footprint, table)
     causes = found_table(local.found, footprints.crs) if local.found else None
     explanation = status.explanation if whole is None else _with_resolution(status, whole.resolution)
-    return Judged(table, explanation, rate, rows, causes=causes)
+    return CityPredictions(table, explanation, rate, rows, causes=causes)
 
 
-def _answer_columns(answers: Answers, adjusted: AtRate, footprint: NDArray[np.intp]) -> pd.DataFrame:
+def _answer_columns(answers: Answers, adjusted: AdjustedAnswers, footprint: NDArray[np.intp]) -> pd.DataFrame:
     """Return what the model says of B buildings, in columns of the predictions; the index is `footprint`."""
     p_damaged = 1 - adjusted.category_BC[:, 0]
     columns = {
@@ -228,14 +228,14 @@ def _with_resolution(status: Status, resolution: NDArray[np.floating[Any]]) -> N
     return np.where(lack, status.explanation + np.array(at_best, object), status.explanation)
 
 
-def say_unjudged(judged: Judged, where: str = "") -> None:
+def say_unjudged(judged: CityPredictions, where: str = "") -> None:
     """Log how many buildings are not judged for which reason. `where`: begins the line."""
     counts = Counter(reason for reason in judged.reason if reason != "ok")
     if counts:
         log.info("%snot judged: %s", where, ", ".join(f"{number} {reason}" for reason, number in counts.most_common()))
 
 
-def say_damaged(judged: Judged, where: str = "") -> None:
+def say_damaged(judged: CityPredictions, where: str = "") -> None:
     """Log how many buildings are damaged, and how to go on. `where`: begins the line."""
     p_damaged = judged.table.loc[has_answer(judged.table), "p_damaged"].to_numpy(float)
     if not len(p_damaged):

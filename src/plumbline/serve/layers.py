@@ -19,7 +19,7 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.columns import has_answer
-from plumbline.serve.judgement import Answered, Judged
+from plumbline.serve.judgement import CityPredictions, JudgedCity
 from plumbline.serve.predictions import AREAS, CAUSES, COURSES, SCATTERERS, UNJUDGED
 from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, causes_style, scatterers_style, unjudged_style
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -37,13 +37,13 @@ LEAST_LIMIT, SHOWN = 2.0, 98.0
 """Of the velocities' colours: least limit, mm/yr, and percentile that sets it."""
 
 
-def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
+def further_layers(answered: JudgedCity, tracks: Sequence[Track]) -> list[Layer]:
     """Make all layers of a GeoPackage besides the predictions: those of `judged_layers`, and histories."""
     judged = answered.judged
     return [*judged_layers(judged), *scatterer_layers(tracks, answered.prepared.owners, judged.table)]
 
 
-def judged_layers(judged: Judged) -> list[Layer]:
+def judged_layers(judged: CityPredictions) -> list[Layer]:
     """Make the layers of what is not judged, courses, moving areas and causes; those that have nothing are left out."""
     courses, areas, causes = judged.courses, judged.areas, judged.causes
     layers = unjudged_layer(judged)
@@ -181,7 +181,7 @@ HATCHINGS = {
 """As the web map has them."""
 
 
-def unjudged_layer(judged: Judged) -> list[Layer]:
+def unjudged_layer(judged: CityPredictions) -> list[Layer]:
     """Make the layer `not_judged`, with a building a row: `building_id`, `n_points`, `reason` and `explanation`.
 
     Args:

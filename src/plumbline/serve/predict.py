@@ -78,7 +78,7 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
     Buildings that only lack a probable quadrant do not count: their points are where they should be.
 
     Args:
-        reason: of each building, see `Judged`. prepare: of the model that judged.
+        reason: of each building, see `CityPredictions`. prepare: of the model that judged.
     """
     number = Counter(reason.tolist())
     if 2 * (number["ok"] + number[UNSURE_WHERE]) >= len(reason):

@@ -85,7 +85,7 @@ def until(tracks: Sequence[Track], day: np.datetime64) -> list[Track]:
     return [track if own.all() else track.at(own) for track, own in seen if own.sum() >= TREND_EPOCHS]
 
 
-class _AsOf(NamedTuple):
+class _DateJudgement(NamedTuple):
     """What is kept of the judgements as of a date."""
 
     p_damaged_F: Float
@@ -93,7 +93,7 @@ class _AsOf(NamedTuple):
     unsure_where: int
 
 
-def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -> Iterator[_AsOf]:
+def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -> Iterator[_DateJudgement]:
     """Judge as of each date, with a line in the log."""
     city = opened.city
     ever = np.zeros(len(city.footprints), bool)
@@ -111,7 +111,7 @@ def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -
             ", which the points do not show" if judged.rate.is_vague else "",
         )
         ever |= flagged
-        yield _AsOf(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
+        yield _DateJudgement(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def _say_rate(first: Index, p_FD: Float, every_days: int) -> None:
         )
 
 
-def _say_doubts(judged: Sequence[_AsOf], is_rate_given: bool) -> None:
+def _say_doubts(judged: Sequence[_DateJudgement], is_rate_given: bool) -> None:
     """Log what the flags depend on besides the points: the estimated share, and buildings without a judgement."""
     rates = [at_date.damage_rate for at_date in judged]
     if not is_rate_given and len(rates) > 1:

@@ -24,7 +24,7 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.columns import ANSWERED_REASONS, has_answer
 from plumbline.serve.explain.attribution import Reasons, reasons
 from plumbline.serve.explain.page import write_page
-from plumbline.serve.judgement import Judged, say_damaged
+from plumbline.serve.judgement import CityPredictions, say_damaged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs, write_table
 from plumbline.serve.request import Request, open_city
@@ -200,7 +200,7 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
     return whole
 
 
-def _tell(names: pd.Series, judged: Judged, said: dict[str, str]) -> None:
+def _tell(names: pd.Series, judged: CityPredictions, said: dict[str, str]) -> None:
     """Log which of the buildings are explained, by reason. `names`: with the rows of `judged` as index."""
     for reason, own in names.groupby(judged.reason[names.index]):
         if reason in ANSWERED_REASONS:

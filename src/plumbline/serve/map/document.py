@@ -29,7 +29,7 @@ from plumbline.serve.columns import (
     has_answer,
     round_strain,
 )
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.layers import REASON_GROUPS, colour_limit
 from plumbline.serve.map.content import (
     WGS84,
@@ -63,7 +63,7 @@ MAX_POINTS = 50_000
 
 
 def make_document(
-    judged: Judged,
+    judged: CityPredictions,
     tracks: Sequence[Track],
     title: str,
     every: int = 1,

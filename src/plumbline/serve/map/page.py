@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, PYTHON_PACKAGE
 from plumbline.reporting.page import icon
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
 from plumbline.serve.predictions import write_text
 from plumbline.sources.points.track import Track
@@ -58,7 +58,7 @@ def check_basemap(address: str) -> None:
 
 
 def write_map(
-    judged: Judged,
+    judged: CityPredictions,
     tracks: Sequence[Track],
     path: Path,
     title: str,

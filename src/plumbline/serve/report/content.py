@@ -20,11 +20,11 @@ from plumbline.prepare.features.definition import DISTANCE, SLOPE, names
 from plumbline.reporting.charts import course_chart
 from plumbline.reporting.colours import CATEGORY_NAMES, GREY, PROBABILITY_COLOURS, PROBABILITY_NAMES
 from plumbline.serve.columns import format_counts, has_answer
-from plumbline.serve.judgement import Answered, Judged
+from plumbline.serve.judgement import CityPredictions, JudgedCity
 from plumbline.serve.report import drawings
-from plumbline.serve.report.about import NO_ABOUT, About
+from plumbline.serve.report.about import NO_TEXTS, ReportTexts
 from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, kind_sentence, kinds_of, limit_rows
-from plumbline.serve.report.listing import LONGEST_EXPLANATION, Listed, list_cells, list_notes
+from plumbline.serve.report.listing import LONGEST_EXPLANATION, ListedBuilding, list_cells, list_notes
 from plumbline.serve.report.words import (
     INTERVALS,
     WORDS,
@@ -65,13 +65,13 @@ Report = dict[str, Any]
 
 
 def make_report(
-    answered: Answered,
+    answered: JudgedCity,
     city: CityInMemory,
     rows: Sequence[int],
     footprints: str,
     today: date,
     *,
-    about: About = NO_ABOUT,
+    about: ReportTexts = NO_TEXTS,
     sheet: str = "",
 ) -> Report:
     """Put together the report of some buildings.
@@ -110,7 +110,7 @@ def make_report(
     }
 
 
-def list_order(answered: Answered) -> Index:
+def list_order(answered: JudgedCity) -> Index:
     """Return all rows, the most probably damaged first; behind them those without a probability."""
     table = answered.judged.table
     p_damaged, severity = (table[name].fillna(-1).to_numpy(float) for name in ("p_damaged", "severity_permille"))
@@ -122,7 +122,7 @@ def _observed(city: CityInMemory) -> str:
     return f"observed from {first} to {last}"
 
 
-def _unjudged(judged: Judged) -> list[str]:
+def _unjudged(judged: CityPredictions) -> list[str]:
     reasons = pd.Series(judged.reason[~has_answer(judged.table)]).value_counts()
     return [f"{name.replace('_', ' ')}: {count:,}" for name, count in reasons.items()]
 
@@ -144,7 +144,7 @@ def _track_row(track: Track) -> list[str]:
 class _Writer:
     """Writes the page of one building after another."""
 
-    def __init__(self, answered: Answered, city: CityInMemory) -> None:
+    def __init__(self, answered: JudgedCity, city: CityInMemory) -> None:
         self._judged, self._prepared, self._city = answered.judged, answered.prepared, city
         self._of = {int(row): i for i, row in enumerate(answered.prepared.footprint)}
         courses = answered.judged.courses
@@ -175,7 +175,7 @@ class _Writer:
             "headline": headline_of(building),
             "colour": drawings.probability_colour(building.p_damaged),
             "category": _beside(building),
-            "in_list": list_cells(Listed(building, explanation)),
+            "in_list": list_cells(ListedBuilding(building, explanation)),
             "facts": facts_of(building) if judged else [],
             "why": reading_of_it(building, explanation),
             "plan": drawings.plan(shape, frame, seen, probability, decided, limit, title),
@@ -192,7 +192,7 @@ class _Writer:
             "attributes": "; ".join(f"{name}: {value}" for name, value in attributes.items()),
         }
 
-    def _seen(self, row: int, frame: Frames) -> drawings.Seen:
+    def _seen(self, row: int, frame: Frames) -> drawings.BuildingPoints:
         """Return the points that the model was asked about; else those that are on the building."""
         place, prepared = self._of.get(row), self._prepared
         if place is not None:
@@ -202,7 +202,7 @@ class _Writer:
             moved, error = (
                 slope[:, names(SLOPE).index(f"differential_displacement{end}")].astype(float) for end in ("", "_se")
             )
-            return drawings.Seen(prepared.track[own], prepared.point[own], xy, moved, error)
+            return drawings.BuildingPoints(prepared.track[own], prepared.point[own], xy, moved, error)
         rows = [self._on(number, row) for number in range(len(self._city.points))]
         track = np.repeat(np.arange(len(rows)), [len(of_track) for of_track in rows])
         points = [
@@ -210,13 +210,15 @@ class _Writer:
             for t, of_track in zip(self._city.points, rows, strict=True)
         ]
         xy = frame.to_building(np.zeros(len(track), np.intp), np.concatenate(points))
-        return drawings.Seen(track, np.concatenate(rows), xy, np.zeros(len(track)), np.full(len(track), np.inf))
+        return drawings.BuildingPoints(
+            track, np.concatenate(rows), xy, np.zeros(len(track)), np.full(len(track), np.inf)
+        )
 
     def _on(self, number: int, row: int) -> Index:
         own = np.flatnonzero(self._prepared.owners[number] == row)
         return own[usable_rows(self._city.points[number].take(own), np.full(len(own), row))] if len(own) else own
 
-    def _histories(self, seen: drawings.Seen, decided: str | None) -> list[str]:
+    def _histories(self, seen: drawings.BuildingPoints, decided: str | None) -> list[str]:
         """Draw the track with most points from each side."""
         best: dict[str, int] = {}
         for number in np.argsort(np.bincount(seen.track, minlength=len(self._city.points)), kind="stable"):
@@ -248,7 +250,7 @@ def _beside(building: Any) -> str:
     return f"Category {category}, {CATEGORY_NAMES[category]}"
 
 
-def _limit(seen: drawings.Seen) -> float:
+def _limit(seen: drawings.BuildingPoints) -> float:
     """Return the displacement with the strongest colour, mm."""
     known = np.abs(seen.moved[np.isfinite(seen.error)])
     return float(max(LEAST_LIMIT_MM, np.ceil(np.quantile(known, 0.98)))) if len(known) else LEAST_LIMIT_MM

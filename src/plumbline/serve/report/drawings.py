@@ -39,7 +39,7 @@ BESIDE, OTHERS = "#c46a3d", "#2f6c9e"
 """Of the points in the damaged quadrant, and of the rest."""
 
 
-class Seen(NamedTuple):
+class BuildingPoints(NamedTuple):
     """N points of a building, from all tracks."""
 
     track: NDArray[np.intp]
@@ -61,7 +61,13 @@ def document(svg: str, size: int = 12) -> str:
 
 
 def plan(
-    footprint: Any, frame: Frames, seen: Seen, probability: Float, decided: str | None, limit_mm: float, title: str
+    footprint: Any,
+    frame: Frames,
+    seen: BuildingPoints,
+    probability: Float,
+    decided: str | None,
+    limit_mm: float,
+    title: str,
 ) -> str:
     """Draw the plan of a building with its points; all marks have one size.
 

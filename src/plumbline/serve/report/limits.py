@@ -43,7 +43,7 @@ NINETY = 1.645
 UNITS = {"strain": "tensile strain, permille", "distortion": "angular distortion, permille", "tilt": "tilt, mm/m"}
 
 
-class Found(NamedTuple):
+class Interval(NamedTuple):
     """A figure of a building with its interval; NaN where it is not known."""
 
     value: float
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     high: float
 
 
-UNKNOWN = Found(math.nan, math.nan, math.nan)
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 class Fact(NamedTuple):
@@ -62,7 +62,7 @@ class Fact(NamedTuple):
     means: str = ""
 
 
-class Limits(NamedTuple):
+class PublishedLimits(NamedTuple):
     """Limits of one source for one quantity."""
 
     source: str
@@ -77,36 +77,36 @@ class Limits(NamedTuple):
 
 _DAMAGE = ("very slight", "slight", "moderate", "severe")
 SOURCES = (
-    Limits("Burland; Boscardin and Cording 1989", "strain", CATEGORY_BOUNDS_PERMILLE, _DAMAGE, "masonry"),
-    Limits("Son and Cording 2005", "strain", (0.5, 0.75, 1.67, 3.33), _DAMAGE, "masonry"),
-    Limits("Boscardin and Cording 1989", "distortion", (1.0, 1.5, 3.25, 6.5), _DAMAGE, "masonry"),
-    Limits(
+    PublishedLimits("Burland; Boscardin and Cording 1989", "strain", CATEGORY_BOUNDS_PERMILLE, _DAMAGE, "masonry"),
+    PublishedLimits("Son and Cording 2005", "strain", (0.5, 0.75, 1.67, 3.33), _DAMAGE, "masonry"),
+    PublishedLimits("Boscardin and Cording 1989", "distortion", (1.0, 1.5, 3.25, 6.5), _DAMAGE, "masonry"),
+    PublishedLimits(
         "Skempton and MacDonald 1956",
         "distortion",
         (1000 / 300, 1000 / 150),
         ("1/300: first cracks", "1/150: structural damage"),
         None,
     ),
-    Limits("Bjerrum 1963", "distortion", (1000 / 500,), ("1/500: no cracks below",), None),
-    Limits("Bjerrum 1963", "tilt", (1000 / 250,), ("1/250: tilt is seen",), "tall"),
+    PublishedLimits("Bjerrum 1963", "distortion", (1000 / 500,), ("1/500: no cracks below",), None),
+    PublishedLimits("Bjerrum 1963", "tilt", (1000 / 250,), ("1/250: tilt is seen",), "tall"),
 )
 VERDICTS = ("below", "possibly", "probably", "exceeded")
 """What is at or above a limit: nothing; the upper end of the interval; the value itself too; all of it."""
 
 
-def verdict(found: Found, limit: float) -> str:
+def verdict(found: Interval, limit: float) -> str:
     """Return one of `VERDICTS`, or `not known`."""
     if math.isnan(found.value):
         return "not known"
     return VERDICTS[sum(bound >= limit for bound in (found.low, found.value, found.high))]
 
 
-def distortion(strain: Found) -> Found:
+def distortion(strain: Interval) -> Interval:
     """Return the angular distortion of a principal tensile strain without horizontal strain: twice as much.
 
     With horizontal strain, which points do not show, it is less (Boscardin and Cording 1989).
     """
-    return Found(*(2 * part for part in strain))
+    return Interval(*(2 * part for part in strain))
 
 
 Kinds = dict[str, tuple[bool, str]]
@@ -128,7 +128,7 @@ def kinds_of(attributes: Mapping[str, str]) -> Kinds:
     return kinds
 
 
-def applies(limits: Limits, kinds: Kinds) -> bool:
+def applies(limits: PublishedLimits, kinds: Kinds) -> bool:
     """Return whether limits are for a building of these kinds; True where its kind is not known."""
     return limits.made_for is None or limits.made_for not in kinds or kinds[limits.made_for][0]
 
@@ -142,9 +142,13 @@ def limit_rows(building: Any, kinds: Kinds) -> list[dict[str, Any]]:
     """
     strain = UNKNOWN
     if is_answered(building):
-        strain = Found(building.severity_permille, building.severity_low, building.severity_high)
+        strain = Interval(building.severity_permille, building.severity_low, building.severity_high)
     wide, tilt = NINETY * building.tilt_std_mm_m, building.tilt_mm_m
-    found = {"strain": strain, "distortion": distortion(strain), "tilt": Found(tilt, max(tilt - wide, 0), tilt + wide)}
+    found = {
+        "strain": strain,
+        "distortion": distortion(strain),
+        "tilt": Interval(tilt, max(tilt - wide, 0), tilt + wide),
+    }
     rows = []
     for limits in SOURCES:
         value, low, high = (format_permille(part, limits.values) for part in found[limits.quantity])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.columns import format_permille, format_share
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.report.limits import NINETY
 from plumbline.serve.report.words import PLACE_NOT_SURE, plain, severity_text, signed
 from plumbline.serve.rules import (
@@ -47,7 +47,7 @@ SHEET_HEAD = (
 """Columns of the sheet. The number is that in the report. Intervals and ± are 90 % ones, as there."""
 
 
-class Listed(NamedTuple):
+class ListedBuilding(NamedTuple):
     """A building of the list, with what the table of predictions does not say of it."""
 
     building: Any
@@ -71,7 +71,7 @@ class Listed(NamedTuple):
         return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building) else ""
 
 
-def list_cells(listed: Listed) -> list[str]:
+def list_cells(listed: ListedBuilding) -> list[str]:
     """Return the cells of a building in the list, behind its number."""
     building, against = listed.building, signed(listed.building.against_neighbours_mm)
     if against and is_line_of_sight(building):
@@ -96,7 +96,7 @@ def list_notes(rows: list[list[str]]) -> list[str]:
     return [*notes, NO_NEIGHBOURS] if any(not row[-1] for row in rows) else notes
 
 
-def sheet_rows(judged: Judged, order: Iterable[int], numbers: Mapping[int, int]) -> list[list[str]]:
+def sheet_rows(judged: CityPredictions, order: Iterable[int], numbers: Mapping[int, int]) -> list[list[str]]:
     """Return the sheet of all buildings as rows of cells, the first with the names of the columns.
 
     Args:
@@ -105,12 +105,12 @@ def sheet_rows(judged: Judged, order: Iterable[int], numbers: Mapping[int, int])
     buildings = list(judged.table.itertuples())
     sheet = [list(SHEET_HEAD)]
     for row in order:
-        listed = Listed(buildings[row], plain(judged.explanation[row], LONGEST_EXPLANATION))
+        listed = ListedBuilding(buildings[row], plain(judged.explanation[row], LONGEST_EXPLANATION))
         sheet.append([str(numbers.get(row, "")), *sheet_cells(listed)])
     return sheet
 
 
-def sheet_cells(listed: Listed) -> list[str]:
+def sheet_cells(listed: ListedBuilding) -> list[str]:
     """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
     building = listed.building
     answered, settled = is_answered(building), not math.isnan(building.settlement_mm)
@@ -136,7 +136,7 @@ def _figure(value: float, decimals: int) -> str:
     return "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"  # 0 without a sign
 
 
-def _remark(listed: Listed) -> str:
+def _remark(listed: ListedBuilding) -> str:
     if not is_answered(listed.building):
         return f"Not judged: {listed.explanation}."
     return PLACE_NOT_SURE if listed.building.reason == UNSURE_WHERE else ""

@@ -18,10 +18,10 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.files import told_unwritten, write_bytes
-from plumbline.serve.judgement import Answered, say_damaged, say_unjudged
+from plumbline.serve.judgement import JudgedCity, say_damaged, say_unjudged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import Outputs
-from plumbline.serve.report.about import NO_ABOUT, About, read_about
+from plumbline.serve.report.about import NO_TEXTS, ReportTexts, read_about
 from plumbline.serve.report.content import Report, list_order, make_report
 from plumbline.serve.report.listing import sheet_rows
 from plumbline.serve.request import Request, open_city
@@ -48,7 +48,7 @@ def report(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    texts = NO_ABOUT if about is None else read_about(about)
+    texts = NO_TEXTS if about is None else read_about(about)
     sheet = sheet_path(output)
     if output.suffix.lower() == ".pdf":
         need("report", "report --output FILE.pdf", "An .html needs nothing more.")
@@ -66,13 +66,13 @@ def report(
 
 
 def report_of(
-    answered: Answered,
+    answered: JudgedCity,
     city: CityInMemory,
     buildings: Path,
     chosen: Sequence[str],
     top: int,
     *,
-    about: About = NO_ABOUT,
+    about: ReportTexts = NO_TEXTS,
     sheet: str = "",
 ) -> Report:
     """Put the report together: of the chosen buildings, or of the first `top` of the list; in the list's order.
@@ -113,7 +113,7 @@ def sheet_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}_list.csv")
 
 
-def write_sheet(answered: Answered, made: Report, path: Path) -> None:
+def write_sheet(answered: JudgedCity, made: Report, path: Path) -> None:
     """Write the list of all buildings, atomically, as CSV with a byte order mark, by which spreadsheets know UTF-8.
 
     Raises:

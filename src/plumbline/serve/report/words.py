@@ -20,7 +20,7 @@ from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.map.over_time import when_text
 from plumbline.serve.place.surroundings import MIN_SCATTERERS
-from plumbline.serve.report.drawings import Seen
+from plumbline.serve.report.drawings import BuildingPoints
 from plumbline.serve.report.limits import NINETY, Fact
 from plumbline.serve.rules import is_answered, is_line_of_sight, shows_quadrant
 from plumbline.sources.points.track import Track
@@ -204,7 +204,7 @@ def _fit(building: Any) -> str:
     return f"The building is more probably sound{rest}."
 
 
-def whole_facts(building: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
+def whole_facts(building: Any, seen: BuildingPoints, tracks: Sequence[Track]) -> list[Fact]:
     """Say how the whole building moved, and against its neighbours."""
     if math.isnan(building.settlement_mm) and building.n_points >= MIN_SCATTERERS:
         return [
@@ -261,7 +261,7 @@ def _tilt(building: Any) -> Fact:
     )
 
 
-def unseen_of(seen: Seen, tracks: Sequence[Track], building: Any) -> list[str]:
+def unseen_of(seen: BuildingPoints, tracks: Sequence[Track], building: Any) -> list[str]:
     """Say what the points cannot show of a building, a row of the predictions."""
     sentences = [
         "North-south: the satellites look from east and west, and hardly see a movement to the north or south."

@@ -36,7 +36,7 @@ COLUMNS = (
 Mask = NDArray[np.bool_]
 
 
-class Changes(NamedTuple):
+class DeliveryChanges(NamedTuple):
     """Changes of the buildings between two deliveries."""
 
     table: pd.DataFrame
@@ -46,7 +46,7 @@ class Changes(NamedTuple):
     `beyond_intervals`; `new` and `gone` ones, and `moved`: the same identifier on another place, not compared."""
 
 
-def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> Changes:
+def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> DeliveryChanges:
     """Compare two predictions tables.
 
     A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order
@@ -80,7 +80,7 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
         "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
         "moved": int((~met).sum()),
     }
-    return Changes(_table(old, new, changed, rows, judged, overlap), counts)
+    return DeliveryChanges(_table(old, new, changed, rows, judged, overlap), counts)
 
 
 def same_ground(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Series:

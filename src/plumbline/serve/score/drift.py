@@ -30,11 +30,11 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.params.serve import Drift, Score
 from plumbline.prepare.audit.distributions import ColumnValues, shift, stability_index
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.changes import compare_predictions
 from plumbline.serve.score.results import PREDICTIONS, SHADOW, DeliveryResult, now
-from plumbline.serve.score.tiles import Reading, counts_of, cut_tiles, judge_delivery, judge_tiles
+from plumbline.serve.score.tiles import DeliveryReading, counts_of, cut_tiles, judge_delivery, judge_tiles
 from plumbline.sources.city.causes import CausesFile
 
 ABSTAINED = ("insufficient_points", "out_of_distribution")
@@ -166,8 +166,8 @@ RECORD, DIFFERENCES = "shadow.json", "differences.csv"
 
 
 def shadow(
-    reading: Reading,
-    champion: Judged,
+    reading: DeliveryReading,
+    champion: CityPredictions,
     challenger: Path,
     workers: int | None,
     params: Score,

@@ -43,7 +43,7 @@ REPORTED = "alarms.json"
 """In `_sent/PLACE`: rule -> buildings that have an alarm, as far as messages have said."""
 
 
-class Reported(NamedTuple):
+class ReportedAlarms(NamedTuple):
     """Alarms that a message is about."""
 
     place: str
@@ -62,7 +62,7 @@ class Message:
     subject: str
     body: str
     """Markdown."""
-    alarms: Reported | None = None
+    alarms: ReportedAlarms | None = None
 
 
 JUDGED_AGAIN = "no alarm any more, because a delivery was judged again, came late, or the rule was changed"
@@ -202,7 +202,7 @@ def _alarm_message(
         f"Map: {out / place / found.delivery / MAP}",
         f"Message: {key}",
     ]
-    reported = Reported(place, rule.name, began, names)
+    reported = ReportedAlarms(place, rule.name, began, names)
     return Message(key, f"Plumbline: {place}, {what}: {rule.name}", "\n".join(body), reported)
 
 

@@ -21,12 +21,12 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
-from plumbline.serve.judgement import Judged, say_damaged, say_unjudged
+from plumbline.serve.judgement import CityPredictions, say_damaged, say_unjudged
 from plumbline.serve.layers import judged_layers
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
-from plumbline.serve.score.changes import Changes, compare_predictions
+from plumbline.serve.score.changes import DeliveryChanges, compare_predictions
 from plumbline.serve.score.drift import drift_of
 from plumbline.serve.score.results import (
     CHANGES,
@@ -40,7 +40,17 @@ from plumbline.serve.score.results import (
     now,
     results,
 )
-from plumbline.serve.score.tiles import OWNED, ROWS, SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of
+from plumbline.serve.score.tiles import (
+    OWNED,
+    ROWS,
+    SEQUENCES,
+    SHOWN,
+    TILE,
+    DeliveryReading,
+    ScoreTile,
+    code_hash,
+    counts_of,
+)
 from plumbline.sources.city.causes import CausesFile
 from plumbline.sources.city.in_memory import warn_of_short
 from plumbline.sources.points.points_table import load_points
@@ -50,7 +60,11 @@ OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
 def publish(
-    reading: Reading, tiles: list[ScoreTile], judged: Judged, params: Score, causes: CausesFile | None = None
+    reading: DeliveryReading,
+    tiles: list[ScoreTile],
+    judged: CityPredictions,
+    params: Score,
+    causes: CausesFile | None = None,
 ) -> DeliveryResult:
     """Write the result of a delivery after all its tiles are judged, as one complete folder or not at all.
 
@@ -174,7 +188,7 @@ def _owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np.intp
     return [owners[track.name] for track in tracks]
 
 
-def _say(result: DeliveryResult, changes: Changes | None) -> None:
+def _say(result: DeliveryResult, changes: DeliveryChanges | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
     told = f"{changes.counts['changed']} changed since {result.compared_with}" if changes else "the first of its place"
     log.info("%s/%s: %d buildings: %s; %s", result.place, result.folder, result.buildings, counts, told)

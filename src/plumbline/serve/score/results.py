@@ -60,7 +60,7 @@ class DeliveryResult(BaseModel):
     compared_with: str | None
     """Folder of the result that it was compared with; None: the first of its place."""
     changes: dict[str, int]
-    """See `changes.Changes`."""
+    """See `changes.DeliveryChanges`."""
     drift: str
     """Verdict of `drift.json`, see `serve.score.drift`."""
     made: str

@@ -30,7 +30,7 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
-from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
+from plumbline.serve.judgement import CityPredictions, OpenModel, ask, judge, open_model
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.place.local_rate import ONE_SHARE, Where
 from plumbline.serve.score.deliveries import Delivery
@@ -56,7 +56,7 @@ WORTHWHILE_POINTS = 200_000
 
 
 @dataclass(frozen=True)
-class Reading:
+class DeliveryReading:
     """Plan of reading a delivery: the parts of its products, and the place of its tiles."""
 
     delivery: Delivery
@@ -83,7 +83,7 @@ class ScoreTile(Tile):
     """One in so many points is kept for the map."""
 
 
-def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> Reading:
+def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> DeliveryReading:
     """Plan the reading of a delivery. `read_city` comes first, then `read_part` reads its parts.
 
     Args:
@@ -106,8 +106,8 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
     work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
     files = find_unlabelled(delivery.folder, elsewhere)
     if (work / POINTS).exists():
-        return Reading(delivery, files.footprints, work, None)
-    return Reading(delivery, files.footprints, work, cut_found([files], [], params))
+        return DeliveryReading(delivery, files.footprints, work, None)
+    return DeliveryReading(delivery, files.footprints, work, cut_found([files], [], params))
 
 
 def _check_names(delivery: Delivery) -> None:
@@ -123,7 +123,7 @@ def _check_names(delivery: Delivery) -> None:
             raise InputError(f"{name!a}: a name that is not UTF-8. Give the file or folder another one.") from None
 
 
-def read_footprints(reading: Reading) -> list[Part]:
+def read_footprints(reading: DeliveryReading) -> list[Part]:
     """Read the footprints; return the parts of the products for `read_part` to read next.
 
     Raises:
@@ -135,7 +135,7 @@ def read_footprints(reading: Reading) -> list[Part]:
     return reading.plan.parts
 
 
-def read(reading: Reading, workers: int | None) -> None:
+def read(reading: DeliveryReading, workers: int | None) -> None:
     """Read the delivery's points into tiles, unless this was done.
 
     Raises:
@@ -153,7 +153,7 @@ def read(reading: Reading, workers: int | None) -> None:
         clear(folder)
 
 
-def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
+def cut_tiles(reading: DeliveryReading, package: Path) -> list[ScoreTile]:
     """Return the tiles of a delivery that was read, for `judge_tile`.
 
     Raises:
@@ -241,7 +241,7 @@ def _opened(package: Path, version: str) -> OpenModel:
     return model
 
 
-def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where: Where = ONE_SHARE) -> Judged:
+def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where: Where = ONE_SHARE) -> CityPredictions:
     """Return predictions for all footprints, in the order of their file, with reasons for abstentions.
 
     `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together. `where`: what it
@@ -275,7 +275,9 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
     )
 
 
-def judge_delivery(reading: Reading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None) -> Judged:
+def judge_delivery(
+    reading: DeliveryReading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None
+) -> CityPredictions:
     """Return predictions as `read_answers`, by what is known of the place: its share of damage, and its causes.
 
     Args:
