@@ -23,7 +23,7 @@ from plumbline.prepare.abstention import (
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
-from plumbline.serve.judgement import ModelSummary, judge, say_damaged, say_unjudged
+from plumbline.serve.judgement import ModelSummary, judge, log_damaged, log_unjudged
 from plumbline.serve.place.local_rate import Where
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
@@ -242,8 +242,8 @@ def test_as_many_are_damaged_as_their_probabilities_say(result):
 
 def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, caplog):
     caplog.set_level("INFO")
-    say_damaged(result, "Rome: ")
-    say_unjudged(result, "Rome: ")
+    log_damaged(result, "Rome: ")
+    log_unjudged(result, "Rome: ")
     p = result.table.loc[has_answer(result.table), "p_damaged"]
     share = str(result.rate)[:1].upper() + str(result.rate)[1:]
     few, none = (int((result.reason == name).sum()) for name in ("few_points", "no_points"))
@@ -256,8 +256,8 @@ def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, capl
     nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, 0.02)
     assert nothing.table["status"].tolist() == ["insufficient_points"] * 3
     assert (nothing.rate.rate, nothing.rate.low, nothing.rate.high, nothing.rate.estimated) == (0.02, 0.02, 0.02, False)
-    say_damaged(nothing)
-    say_unjudged(result._replace(table=result.table.assign(reason="ok")))
+    log_damaged(nothing)
+    log_unjudged(result._replace(table=result.table.assign(reason="ok")))
     assert caplog.messages == []
 
 

@@ -46,7 +46,7 @@ class AnswerColumn(NamedTuple):
     decimals: int = 3
     """Decimals in the map's data; files have all of them."""
     is_optional: bool = False
-    """Whether an answered building may have none."""
+    """True if an answered building may lack a value."""
 
     @property
     def alias(self) -> str:

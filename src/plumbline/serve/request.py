@@ -25,7 +25,7 @@ class Request:
     package: Path
     """Folder of a model package."""
     options: Options = AS_RELEASED
-    """How the files are read and the answers judged."""
+    """Settings for reading the files and judging the answers."""
     artifact: str | None = None
     """Model of the package; None: its default one."""
 

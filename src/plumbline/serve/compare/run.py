@@ -26,7 +26,7 @@ from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import WITHIN, Compared, compare_houses, point_table, raised
 from plumbline.serve.compare.levelled import House, Period, common_period, houses_of
 from plumbline.serve.compare.misread import misread
-from plumbline.serve.judgement import say_unjudged
+from plumbline.serve.judgement import log_unjudged
 from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.predictions import COMPARED, LEVELLING, Outputs, write_text
 from plumbline.serve.request import Request, open_city
@@ -99,7 +99,7 @@ def compare(
     city = within(city, period)
     answered = opened._replace(city=city).answer(areas=map_path is not None)
     judged = answered.judged
-    say_unjudged(judged)
+    log_unjudged(judged)
     compared = compare_houses(houses, judged.table, answered.prepared.whole, period)._replace(left_out=wrong)
     levelled = point_table(read, placed.row, placed.xy, judged.table["building_id"].to_numpy(), compared)
     write_compared(compared, levelled, output)

@@ -24,7 +24,7 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.columns import ANSWERED_REASONS, has_answer
 from plumbline.serve.explain.attribution import Reasons, reasons
 from plumbline.serve.explain.page import write_page
-from plumbline.serve.judgement import CityPredictions, say_damaged
+from plumbline.serve.judgement import CityPredictions, log_damaged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs, write_table
 from plumbline.serve.request import Request, open_city
@@ -177,7 +177,7 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
     names = footprints["building_id"].to_numpy(object)
     rows = rows_named(names, chosen, request.buildings) if chosen else np.arange(len(names))
     judged, prepared = opened.answer()
-    say_damaged(judged)
+    log_damaged(judged)
     answered = has_answer(judged.table)
     place = np.flatnonzero(answered[prepared.footprint] & np.isin(prepared.footprint, rows))
     sequences = prepared.sequences.take(place)

@@ -111,7 +111,7 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
         data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document, basemap))}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_write_policy(script, document, basemap))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="{icon()}">\n'  # else a browser asks the server for one
         f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
@@ -125,14 +125,14 @@ def packed(document: Mapping[str, Any]) -> str:
     return base64.b64encode(gzip.compress(as_json(document).encode(), 6, mtime=0)).decode()
 
 
-def _policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
+def _write_policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
     """Write the Content Security Policy: only this script and MapLibre's worker, without network access."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    own = " 'self'" if document is None else ""
+    origin = " 'self'" if document is None else ""
     host = _host(document.get("basemap") if document is not None else basemap)
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src blob:; "
-        f"child-src blob:; img-src data: blob:{own}{host}; connect-src data: blob:{own}{host}; "
+        f"child-src blob:; img-src data: blob:{origin}{host}; connect-src data: blob:{origin}{host}; "
         "form-action 'none'; base-uri 'none'"
     )
 

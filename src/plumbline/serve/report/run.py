@@ -18,7 +18,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.files import told_unwritten, write_bytes
-from plumbline.serve.judgement import JudgedCity, say_damaged, say_unjudged
+from plumbline.serve.judgement import JudgedCity, log_damaged, log_unjudged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import Outputs
 from plumbline.serve.report.about import NO_TEXTS, ReportTexts, read_about
@@ -57,8 +57,8 @@ def report(
     if chosen:
         rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     answered = opened.answer()
-    say_unjudged(answered.judged)
-    say_damaged(answered.judged)
+    log_unjudged(answered.judged)
+    log_damaged(answered.judged)
     made = report_of(answered, city, buildings, chosen, top, about=texts, sheet=sheet.name)
     write_report(made, output)
     write_sheet(answered, made, sheet)

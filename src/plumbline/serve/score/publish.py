@@ -21,7 +21,7 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
-from plumbline.serve.judgement import CityPredictions, say_damaged, say_unjudged
+from plumbline.serve.judgement import CityPredictions, log_damaged, log_unjudged
 from plumbline.serve.layers import judged_layers
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
@@ -81,8 +81,8 @@ def publish(
         log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
     package = verify_package(tiles[0].package)
     warn_of_unjudged(reason, package.prepare)
-    say_unjudged(judged, f"{delivery.place}: ")
-    say_damaged(judged, f"{delivery.place}: ")
+    log_unjudged(judged, f"{delivery.place}: ")
+    log_damaged(judged, f"{delivery.place}: ")
     tracks = _shown(tiles)
     warn_of_short(city.observed)
     last = max(track["last_epoch"] for track in city.about["tracks"])
