@@ -21,7 +21,7 @@ PREPARE = Prepare(min_quadrant_confidence=0.55)
 def package(monkeypatch):
     """A package and its model, as far as they are asked."""
     model = SimpleNamespace(prepare=PREPARE, about=ModelSummary("7", SHARE))
-    monkeypatch.setattr(tiles_module, "_opened", lambda package, version: model)
+    monkeypatch.setattr(tiles_module, "_open_once", lambda package, version: model)
 
 
 def said_of(rows, unsure, poor=(), p_damaged=None):

@@ -111,7 +111,8 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
         data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_write_policy(script, document, basemap))}">\n'
+        '<meta http-equiv="Content-Security-Policy" '
+        f'content="{html.escape(_write_policy(script, document, basemap))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="{icon()}">\n'  # else a browser asks the server for one
         f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
