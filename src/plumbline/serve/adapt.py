@@ -135,8 +135,8 @@ def adapt(
         model: `pretrained`, or the folder of a trained model.
         name: of the adapter; one of that name is replaced.
         params: section `adapt`.
-        prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
-            prepared, that counts, and only the limits of what `predict` judges are taken from here.
+        prepare: section `prepare` of the user's file, if it has one. Where the preparation of the model's scatterers is
+            recorded, that counts, and only the limits of what `predict` judges are taken from here.
         reading: what points and footprints do not say.
         root: folder of the adapters.
 
@@ -197,10 +197,10 @@ def _check_place(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
         raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
-    strange = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
-    if strange:
+    other_names = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
+    if other_names:
         raise InputError(
-            f"{folder}: holds something that this command did not write ({', '.join(strange[:3])}). Give another "
+            f"{folder}: holds something that this command did not write ({', '.join(other_names[:3])}). Give another "
             "--name, or move it."
         )
     check_place(folder)
@@ -258,7 +258,7 @@ NO_GATE = {"verdict": "not asked", "rules": []}
 def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
     """Write base and adapter as one model: a package for `predict` that is also a model folder for `export`.
 
-    Its manifest says that no gate was asked: the registry will not promote it.
+    No gate is in its manifest, so the registry will not promote it.
 
     Raises:
         InputError: there is no such adapter, it is of another base, or `output` is that base or holds something else.
@@ -290,8 +290,8 @@ def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
         InputError: there is none of that name.
     """
     if not (root / name).is_dir():
-        there = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
-        raise InputError(f"{root / name}: no such adapter; {there} found. See `plumbline adapters list`.")
+        names = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
+        raise InputError(f"{root / name}: no such adapter; {names} found. See `plumbline adapters list`.")
     return root / name
 
 

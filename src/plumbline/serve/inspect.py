@@ -61,15 +61,15 @@ class FileFindings:
     doubts: list[str] = field(default_factory=list)
     """Warnings; of one that is not readable, why it is refused. Like notes, without the name of the file."""
     params: dict[str, Any] | None = None
-    """Entry of `ingest.products` that says how it is understood."""
+    """Entry of `ingest.products` with which the file is read in the same way."""
     track: Track | None = None
     buildings: geopandas.GeoDataFrame | None = None
 
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Return facts and columns as names and texts."""
-        taken = ((f"taken: {role}", column) for role, column in self.columns.items())
-        return [(name, _format_fact(value)) for name, value in (*self.facts.items(), *taken)]
+        columns = ((f"taken: {role}", column) for role, column in self.columns.items())
+        return [(name, _format_fact(value)) for name, value in (*self.facts.items(), *columns)]
 
 
 @dataclass

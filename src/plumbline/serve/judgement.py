@@ -123,7 +123,7 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
             "%d points between two footprints go to the one whose movement they follow, not to the nearest",
             prepared.moved,
         )
-    buildings, answers = ask(prepared, model, limits, shown=True)
+    buildings, answers = run_model(prepared, model, limits, shown=True)
     courses = courses_of(prepared, city.points, answers)
     predictions = judge(
         buildings, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
@@ -146,7 +146,7 @@ def where_of(options: Options, city: CityInMemory) -> Where:
     return Where(causes_of_city(causes, city.points[0].crs, record), options.by_place)
 
 
-def ask(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False) -> tuple[Asked, Answers]:
+def run_model(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False) -> tuple[Asked, Answers]:
     """Run the model on the buildings of a city, or of one of its tiles.
 
     Args:

@@ -63,7 +63,7 @@ def scatterer_layers(
     """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
     Where all points are more than `MOST_VALUES` displacements, the buildings most probably damaged have theirs, each
-    building all or none, and the log says how many.
+    building all or none, and the log has the number of these buildings.
 
     Args:
         tracks: the points that were judged by.

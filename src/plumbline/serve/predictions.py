@@ -290,8 +290,8 @@ def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> No
         outputs: files that are written. inputs: files that are read. package: model package that is read.
 
     Raises:
-        InputError: an output lies in the package, is an input or another output, has a suffix that says another
-            format, or a folder that is not there; or it is a GeoPackage with layers of somebody else.
+        InputError: an output is inside the package, is an input or another output, has the suffix of another format,
+            or a folder that does not exist; or it is a GeoPackage with layers of another program.
     """
     table, page = outputs.table, outputs.page
     check_output(table, outputs.suffixes)

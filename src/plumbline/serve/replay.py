@@ -70,8 +70,8 @@ def judged_dates(tracks: Sequence[Track], every_days: int) -> list[np.datetime64
     dates: list[np.datetime64] = [last]
     while True:
         day = dates[-1] - np.timedelta64(every_days, "D")
-        begun = [track.epochs[0] for track in tracks if (track.epochs <= day).sum() >= TREND_EPOCHS]
-        if not begun or day - min(begun) < np.timedelta64(SHORT_DAYS, "D"):
+        first_epochs = [track.epochs[0] for track in tracks if (track.epochs <= day).sum() >= TREND_EPOCHS]
+        if not first_epochs or day - min(first_epochs) < np.timedelta64(SHORT_DAYS, "D"):
             return dates[::-1]
         dates.append(day)
         if len(dates) > MAX_DATES:
@@ -100,7 +100,7 @@ class _DateJudgement(NamedTuple):
 def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -> Iterator[_DateJudgement]:
     """Judge as of each date, with a line in the log."""
     city = opened.city
-    ever = np.zeros(len(city.footprints), bool)
+    was_flagged = np.zeros(len(city.footprints), bool)
     logged: set[str] = set()
     for day in track(dates, len(dates), "replay"):
         with _skip_repeats(logged):
@@ -110,11 +110,11 @@ def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -
         log.info(
             "%s: %d judged, %d flagged (p_damaged %g or more), %d of them for the first time; share of damaged "
             "buildings %.1f %%%s",
-            *(day, np.isfinite(p_damaged_F).sum(), flagged.sum(), threshold, (flagged & ~ever).sum()),
+            *(day, np.isfinite(p_damaged_F).sum(), flagged.sum(), threshold, (flagged & ~was_flagged).sum()),
             100 * judged.rate.rate,
             ", which the points do not show" if judged.rate.is_vague else "",
         )
-        ever |= flagged
+        was_flagged |= flagged
         yield _DateJudgement(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
 
 

@@ -53,15 +53,15 @@ def when_columns(courses: StrainCourses, answers: pd.DataFrame) -> pd.DataFrame:
     early, late = ((below < quantile).sum(1).clip(max=len(BEGINNINGS) - 1) for quantile in (0.05, 0.95))
     has_dates = is_damaged & (BEGINNINGS[late] - BEGINNINGS[early] <= MAX_INTERVAL)
     # The grid's onset is the middle of the onsets that it represents.
-    half = BEGINNINGS[1] / 2
-    ends = (
+    half_step = BEGINNINGS[1] / 2
+    day_shares = (
         BEGINNINGS[np.clip(mass.argmax(1), early, late)],
-        np.maximum(BEGINNINGS[early] - half, 0),
-        np.where(late > 0, np.minimum(BEGINNINGS[late] + half, 1), 0),
+        np.maximum(BEGINNINGS[early] - half_step, 0),
+        np.where(late > 0, np.minimum(BEGINNINGS[late] + half_step, 1), 0),
     )
     severity = followed[list(FIGURES)].to_numpy(float).T
     columns = {
-        **{name: day_of(courses, share) for name, share in zip(DATES, ends, strict=True)},
+        **{name: day_of(courses, share) for name, share in zip(DATES, day_shares, strict=True)},
         **dict(zip(RATES, _scale_severity(severity, *courses.growth_M3.T), strict=True)),
         "p_accelerating": p * courses.p_quickens_M + (1 - p) * prior_quickens(courses.years),
     }
@@ -77,9 +77,9 @@ def _scale_severity(severity: Float, low: Float, middle: Float, high: Float) -> 
     """
     whole, whole_low, whole_high = severity
     value = whole * middle
-    below = np.hypot((whole - whole_low) * middle, whole * (middle - low))
-    above = np.hypot((whole_high - whole) * middle, whole * (high - middle))
-    return value, np.maximum(value - below, 0), value + above
+    error_below = np.hypot((whole - whole_low) * middle, whole * (middle - low))
+    error_above = np.hypot((whole_high - whole) * middle, whole * (high - middle))
+    return value, np.maximum(value - error_below, 0), value + error_above
 
 
 def day_of(courses: StrainCourses, share: Float) -> NDArray[np.object_]:

@@ -134,14 +134,14 @@ def isolated(name: object) -> str:
     return f"\u2068{name}\u2069"
 
 
-def description(building: Any, why_not: str) -> str:
+def description(building: Any, explanation: str) -> str:
     """Describe one building as HTML, with the user's own text escaped.
 
     A building that is not judged has the figures that the predictions hold of it, and the reason.
 
     Args:
         building: has the predictions' columns.
-        why_not: end of the sentence `Not judged: ...`, if it was not.
+        explanation: end of the sentence `Not judged: ...`, if it was not judged.
     """
     lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
     if pd.notna(building.p_damaged):
@@ -158,6 +158,6 @@ def description(building: Any, why_not: str) -> str:
         if when := when_text(building):
             lines.append(f"Damage {html.escape(when)}")
     if building.reason != OK:
-        lines.append(f"Not judged: {html.escape(why_not)}")
+        lines.append(f"Not judged: {html.escape(explanation)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")
     return "".join(f"<div>{line}</div>" for line in lines)

@@ -73,7 +73,7 @@ def make_document(
 
     Args:
         judged: at least one building, with a CRS, and why each is not judged.
-        tracks: points tables; may be empty. At most `MAX_POINTS` points are taken, and the document says so.
+        tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the footer has their number.
         title: heading of the page.
         every: one in this many points is in `tracks`.
         owners: of each track (N,) the row in the predictions of the building to which each point belongs,

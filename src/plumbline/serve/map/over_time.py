@@ -43,8 +43,8 @@ def _beginning_text(building: Any) -> str:
     """
     month, first_month, last_month = (day[:7] for day in (building.begins, building.begins_early, building.begins_late))
     if began_with_record(building):
-        until = f" ({INTERVAL} to {last_month})" if last_month != month else ""
-        return f"at or before {month}{until}"
+        interval = f" ({INTERVAL} to {last_month})" if last_month != month else ""
+        return f"at or before {month}{interval}"
     return month if first_month == last_month else f"{month} ({INTERVAL} {first_month} to {last_month})"
 
 

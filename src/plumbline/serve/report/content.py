@@ -1,4 +1,4 @@
-"""Put together what a report says: the list, and a page for each of its buildings. PDF and HTML take the same."""
+"""Make the content of a report: the list, and a page for each of its buildings. PDF and HTML have the same content."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ POSSIBLY = (
 
 
 Page = dict[str, Any]
-"""All that a report says of a building, by the names that its templates use."""
+"""Content of the page of a building, by the names that the templates use."""
 Report = dict[str, Any]
-"""All that a report says, by the names that its templates use; its `pages` are of `Page`."""
+"""Content of a report, by the names that the templates use; its `pages` are of `Page`."""
 
 
 def make_report(
@@ -205,10 +205,10 @@ class _Writer:
             )
             return drawings.BuildingPoints(prepared.track[span], prepared.point[span], xy, moved, error)
         rows = [self._rows_on_building(k, row) for k in range(len(self._city.points))]
-        track = np.repeat(np.arange(len(rows)), [len(of_track) for of_track in rows])
+        track = np.repeat(np.arange(len(rows)), [len(track_rows) for track_rows in rows])
         points = [
-            np.column_stack([t.easting[of_track], t.northing[of_track]])
-            for t, of_track in zip(self._city.points, rows, strict=True)
+            np.column_stack([t.easting[track_rows], t.northing[track_rows]])
+            for t, track_rows in zip(self._city.points, rows, strict=True)
         ]
         xy = frame.to_building(np.zeros(len(track), np.intp), np.concatenate(points))
         return drawings.BuildingPoints(

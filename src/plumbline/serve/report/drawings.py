@@ -56,8 +56,8 @@ class BuildingPoints(NamedTuple):
 
 def document(svg: str, size: int = 12) -> str:
     """Make a drawing a document of its own, in the font of the report. `size`: of its texts, px."""
-    bare = re.sub(r' (xmlns|font-family|font-size)="[^"]*"', "", svg.strip())
-    return bare.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {FONT} font-size="{size}" ', 1)
+    stripped = re.sub(r' (xmlns|font-family|font-size)="[^"]*"', "", svg.strip())
+    return stripped.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {FONT} font-size="{size}" ', 1)
 
 
 def plan(
@@ -112,9 +112,9 @@ def histories(shown: Sequence[History]) -> list[str]:
     moved = [
         history.series - np.array([_start_level(series) for series in history.series])[:, None] for history in shown
     ]
-    least, most = _scale_ends(np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)]))
+    lowest, highest = _scale_ends(np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)]))
     days = np.concatenate([np.zeros(0, "M8[D]"), *(history.epochs.astype("datetime64[D]") for history in shown)])
-    levels = (least, (least + most) / 2, most)
+    levels = (lowest, (lowest + highest) / 2, highest)
     return [
         _draw_history(history, values, (str(days.min()), str(days.max())), levels)
         for history, values in zip(shown, moved, strict=True)
@@ -240,5 +240,5 @@ def _draw_line(to_px: Any, days: Float, values: Float, colour: str, width: float
     points = " ".join(
         "{:.1f},{:.1f}".format(*to_px(x, y)) for x, y in zip(days[is_finite], values[is_finite], strict=True)
     )
-    look = f'stroke="{colour}" stroke-width="{width:g}" stroke-opacity="{opacity:g}"'
-    return f'<polyline points="{points}" fill="none" {look}/>'
+    stroke = f'stroke="{colour}" stroke-width="{width:g}" stroke-opacity="{opacity:g}"'
+    return f'<polyline points="{points}" fill="none" {stroke}/>'

@@ -73,12 +73,12 @@ class ListedBuilding(NamedTuple):
 
 def list_cells(listed: ListedBuilding) -> list[str]:
     """Return the cells of a building in the list, behind its number."""
-    building, against = listed.building, signed(listed.building.against_neighbours_mm)
-    if against and is_line_of_sight(building):
-        against += SIGHT_MARK
+    building, difference = listed.building, signed(listed.building.against_neighbours_mm)
+    if difference and is_line_of_sight(building):
+        difference += SIGHT_MARK
     name, p_damaged = plain(building.building_id, MAX_NAME_LETTERS), building.p_damaged
     if not is_answered(building):
-        return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", against]
+        return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", difference]
     return [
         name,
         format_share(p_damaged),
@@ -86,7 +86,7 @@ def list_cells(listed: ListedBuilding) -> list[str]:
         f"{building.burland_category:d}",
         listed.quadrants,
         listed.since,
-        against,
+        difference,
     ]
 
 

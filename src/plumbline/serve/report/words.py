@@ -40,7 +40,7 @@ PLACE_NOT_SURE = (
     "one. Inspect all of it."
 )
 INTERVALS = "All intervals and ± are 90 % ones: they hold the true value in about 9 of 10 cases."
-"""Sentence on the first page; no other says it again."""
+"""Sentence on the first page, which is not repeated on others."""
 WORDS = (
     ("Damaged", "probability that the largest tensile strain is 0.5 permille or more. Decide by it."),
     (
@@ -151,10 +151,10 @@ def facts_of(building: Any) -> list[Fact]:
         likely = ", ".join(f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants)
         facts.append(Fact("Where", f"not sure: {likely}", "Probability of each quarter of the plan."))
     elif shows_quadrant(building):
-        sure = format_share(building.quadrant_confidence)
+        confidence = format_share(building.quadrant_confidence)
         means = (
             f"Quarters of the plan that hold 80 % of the probability. {building.quadrant} is strained most, or nearly "
-            f"so, with {sure}."
+            f"so, with {confidence}."
         )
         facts.append(Fact("Where", f"{building.quadrants.replace('|', ' or ')} (likeliest {building.quadrant})", means))
     if isinstance(building.mechanism, str):
@@ -179,11 +179,11 @@ def reading_of_it(building: Any, explanation: str) -> list[str]:
         building: row of the predictions. explanation: why it is not judged, in words.
     """
     if is_answered(building):
-        hundred = (
+        frequency = (
             f"Of 100 buildings with this probability, {_count_of_hundred(building.p_damaged)} should have a strain of "
             "0.5 permille or more."
         )
-        return [hundred, _explain_fit(building), *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else [])]
+        return [frequency, _explain_fit(building), *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else [])]
     sentences = [f"Why it is not judged: {explanation}."]
     if math.isnan(building.strain_resolution_permille):
         sentences.append("With these points no strain can be estimated.")
@@ -234,17 +234,21 @@ def _settlement_fact(building: Any, is_slant: bool) -> Fact:
 
 
 def _neighbours_fact(building: Any, is_slant: bool) -> Fact:
-    against, error = building.against_neighbours_mm, building.against_neighbours_std_mm
-    if math.isnan(against):
+    difference_mm, error_mm = building.against_neighbours_mm, building.against_neighbours_std_mm
+    if math.isnan(difference_mm):
         return Fact("Against neighbours", "not known", "Fewer than 3 neighbours can be compared.")
     # The median is of the rounded figures, so that the three agree to the last digit.
-    median = round(building.settlement_mm, 1) - round(against, 1)
+    median = round(building.settlement_mm, 1) - round(difference_mm, 1)
     moved = f"The neighbours' median moved {signed(median)} mm{' along the same line of sight' if is_slant else ''}."
-    if abs(against) <= NINETY_PERCENT * error:
+    if abs(difference_mm) <= NINETY_PERCENT * error_mm:
         verdict = "No clear difference."
     else:
-        verdict = "It differs from them." if abs(against) <= MOVES_ALONE * error else "It differs clearly from them."
-    return Fact("Against neighbours", f"{signed(against)} ± {NINETY_PERCENT * error:.1f} mm", f"{moved} {verdict}")
+        verdict = (
+            "It differs from them." if abs(difference_mm) <= MOVES_ALONE * error_mm else "It differs clearly from them."
+        )
+    return Fact(
+        "Against neighbours", f"{signed(difference_mm)} ± {NINETY_PERCENT * error_mm:.1f} mm", f"{moved} {verdict}"
+    )
 
 
 def _tilt_fact(building: Any) -> Fact:
@@ -274,11 +278,11 @@ def unseen_of(points: BuildingPoints, tracks: Sequence[Track], building: Any) ->
         sentences.append(
             f"Seen from the {sides.pop()} only: a movement to the east or west cannot be told from sinking or rising."
         )
-    used = [track for track, count in zip(tracks, counts, strict=True) if count] or tracks
-    first, last = min(t.epochs[0] for t in used), max(t.epochs[-1] for t in used)
+    used_tracks = [track for track, count in zip(tracks, counts, strict=True) if count] or tracks
+    first, last = min(t.epochs[0] for t in used_tracks), max(t.epochs[-1] for t in used_tracks)
     sentences.append(
         f"Days: nothing before {first.astype('datetime64[D]')} or after {last.astype('datetime64[D]')}; up to "
-        f"{max(map(longest_gap, used))} days between two images."
+        f"{max(map(longest_gap, used_tracks))} days between two images."
     )
     by_quadrant = np.bincount(quadrant_code(*points.xy.T), minlength=4)
     empty = [name for name, count in zip(QUADRANTS, by_quadrant, strict=True) if not count]

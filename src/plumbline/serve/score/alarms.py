@@ -110,7 +110,7 @@ def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: P
     """
     watches = [Watch(rule) for rule in rules]
     areas = {rule.name: read_area(rule, params) for rule in rules if rule.within is not None}
-    ground, met = geopandas.GeoSeries(), set[str]()
+    ground, rules_with_buildings = geopandas.GeoSeries(), set[str]()
     rows: list[tuple[Any, ...]] = []
     for step, (date, group) in enumerate(groupby(delivery_results, key=lambda r: r.observed["to"])):
         same_day = list(group)
@@ -120,7 +120,7 @@ def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: P
         for number, watch in enumerate(watches):
             rule = watch.rule
             chosen = chosen_by(rule, table, areas)
-            met |= {rule.name} if chosen.any() else set()
+            rules_with_buildings |= {rule.name} if chosen.any() else set()
             column = table[rule.column].to_numpy(float, na_value=np.nan)
             if rule.column in ASKED:  # a building without an answer is to be looked at, and raises no alarm
                 chosen &= has_answer(table)
@@ -131,7 +131,7 @@ def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: P
                 ended = date if state == ENDED else None
                 folder = same_day[-1].folder
                 rows.append((name, rule.name, state, since, ended, rule.column, value, rule.limit, folder, *sort_key))
-    warn_of_unmet(rules, met, ground.index)
+    warn_of_unmet(rules, rules_with_buildings, ground.index)
     keys = ["_step", "_state", "_rule", "_beyond", "building_id"]
     return pd.DataFrame(rows, columns=[*COLUMNS, *keys[:-1]]).sort_values(keys)[list(COLUMNS)]
 
@@ -140,8 +140,8 @@ def _find_moved(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.I
     """Return the buildings that do not overlap the footprint of the same name before."""
     if not len(before):
         return pd.Index([])
-    met = same_ground(before, after)
-    return met.index[~met.to_numpy(bool)]
+    overlaps = same_ground(before, after)
+    return overlaps.index[~overlaps.to_numpy(bool)]
 
 
 def _update_footprints(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> geopandas.GeoSeries:

@@ -90,8 +90,8 @@ def same_ground(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.S
     """Return whether the footprints of each building overlap, of those in both series; by identifier, as `after`."""
     shared = after.index[after.index.isin(before.index)]
     old = before.loc[shared].to_crs(after.crs) if len(shared) else before.loc[shared]
-    met = shapely.intersects(old.to_numpy(), after.loc[shared].to_numpy())
-    return pd.Series(np.asarray(met, bool), index=shared)
+    overlaps = shapely.intersects(old.to_numpy(), after.loc[shared].to_numpy())
+    return pd.Series(np.asarray(overlaps, bool), index=shared)
 
 
 def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:

@@ -1,8 +1,8 @@
 """Measure drift, and record the challenger's answers.
 
 Distances, not p values: with thousands of scatterers every difference is significant, and with twenty buildings none
-is. A distance counts where it is large even after what chance can make of it has been taken off, and nothing is said
-of few buildings.
+is. A distance counts where it is large even after the largest distance by chance is subtracted. With few buildings
+there is no verdict.
 
 - Inputs: each watched column (`audit.conditions`) against each training city. A delivery is one place under one
   satellite, the training data are several, so it is the nearest city that counts: a column has drifted when it is far
@@ -160,19 +160,27 @@ def _compare_outputs(
         reasons.append(
             f"{abstained / total:.0%} of the buildings are not judged, {abstained_before:.0%} were in {before.folder}"
         )
-    now, then = ([int(part.get(str(number), 0)) for number in range(5)] for part in (categories, before.categories))
-    if min(sum(now), sum(then)) >= params.min_buildings:
-        psi, chance = _output_stability(then, now, params.confidence)
+    counts_now, counts_before = (
+        [int(part.get(str(number), 0)) for number in range(5)] for part in (categories, before.categories)
+    )
+    if min(sum(counts_now), sum(counts_before)) >= params.min_buildings:
+        psi, chance = _output_stability(counts_before, counts_now, params.confidence)
         figures |= {"categories_psi": psi, "categories_psi_by_chance": chance}
         if psi > max(params.max_output_psi, chance):
-            reasons.append(f"categories {now}, {then} in {before.folder}: population stability index {psi:.2g}")
+            reasons.append(
+                f"categories {counts_now}, {counts_before} in {before.folder}: population stability index {psi:.2g}"
+            )
     return figures, reasons
 
 
-def _output_stability(then: Sequence[int], now: Sequence[int], confidence: float) -> tuple[float, float]:
+def _output_stability(
+    counts_before: Sequence[int], counts_now: Sequence[int], confidence: float
+) -> tuple[float, float]:
     """Return the population stability index of two counts of categories, and its bound by chance; see `audit.drift`."""
-    expected, actual = ((np.array(counts) + 0.5) / (sum(counts) + 0.5 * len(counts)) for counts in (then, now))
-    chance = (1 / sum(then) + 1 / sum(now)) * float(stats.chi2.isf(1 - confidence, len(now) - 1))
+    expected, actual = (
+        (np.array(counts) + 0.5) / (sum(counts) + 0.5 * len(counts)) for counts in (counts_before, counts_now)
+    )
+    chance = (1 / sum(counts_before) + 1 / sum(counts_now)) * float(stats.chi2.isf(1 - confidence, len(counts_now) - 1))
     return stability_index(expected, actual), chance
 
 

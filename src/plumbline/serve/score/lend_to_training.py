@@ -38,8 +38,8 @@ def lend(place: str, result: str) -> str:
         InputError: there is no such result, the delivered files are not those any more, or an invented city has the
             name.
     """
-    for undecided in sorted((WORK / KEPT).glob("[!.]*")):
-        take_back(undecided.name)
+    for saved in sorted((WORK / KEPT).glob("[!.]*")):
+        take_back(saved.name)
     params = load_params()
     result_manifest = read_result(params.score.out / place / result)
     source = params.score.source / place / result_manifest.delivery

@@ -1,9 +1,9 @@
 """Make the messages about changes, alarms, drift and deliveries that were set aside.
 
-A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
-One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same. Of alarms, a
-record says which buildings have been reported: what is sent is the difference to those of the latest delivery, whatever
-the order in which deliveries were judged.
+Messages are made from the results each time, so none is lost with the process that was to send it. A message that was
+sent just before a kill is sent again, with the same key in its last line. A record has the buildings whose alarms have
+been reported. A message has the difference between these and the alarms of the latest delivery, so the order in which
+deliveries were judged does not matter.
 """
 
 from __future__ import annotations
@@ -172,14 +172,16 @@ def _make_alarm_messages(out: Path, place: str) -> Iterator[Message]:
         begun = present[~present["building_id"].isin(before)]
         last = alarms.last(rule)
         ended = last[last["building_id"].isin(before - set(present["building_id"]))]
-        lost = sorted(before - set(last["building_id"]))
+        lost_names = sorted(before - set(last["building_id"]))
         if len(begun):
             yield _make_alarm_message(
                 out, place, alarms, rule, begun["building_id"], map(_format_alarm, begun.itertuples())
             )
-        if len(ended) or lost:
-            lines = [*map(_format_alarm, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost)]
-            yield _make_alarm_message(out, place, alarms, rule, [*ended["building_id"], *lost], lines, began=False)
+        if len(ended) or lost_names:
+            lines = [*map(_format_alarm, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost_names)]
+            yield _make_alarm_message(
+                out, place, alarms, rule, [*ended["building_id"], *lost_names], lines, began=False
+            )
 
 
 def _make_alarm_message(

@@ -150,14 +150,14 @@ def _file_record(path: Path) -> dict[str, str]:
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:
     """Warn if fewer or more tracks cover a place than before: this alone changes many answers."""
     if len(before.tracks) != len(tracks):
-        then, named = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
+        names_before, names_now = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
         log.warning(
             "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the buildings.",
             len(tracks),
-            named,
+            names_now,
             len(before.tracks),
             before.folder,
-            then,
+            names_before,
         )
 
 

@@ -1,9 +1,9 @@
 """Read and list published results: one complete folder per delivery, with a record of its inputs.
 
-`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
-`OUT/PLACE/alarms.csv` is derived from all of them. Names that begin with `_` are records: of deliveries that could not
-be judged, of messages and events that were sent, of what alarms were derived from, and of what a challenger says, which
-nobody is told.
+`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` names the result that was observed
+last. `OUT/PLACE/alarms.csv` is derived from all results. Names that begin with `_` are records: of deliveries that
+could not be judged, of messages and events that were sent, of the inputs of the alarms, and of the answers of a
+challenger, which are not published.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def chosen_by(rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopa
     return pd.Series(True if rule.buildings is None else table.index.isin(rule.buildings), table.index)
 
 
-def warn_of_unmet(rules: list[Alarm], met: set[str], ids: pd.Index) -> None:
+def warn_of_unmet(rules: list[Alarm], rules_with_buildings: set[str], ids: pd.Index) -> None:
     """Warn of identifiers that no delivery has, and of areas without a building."""
     for rule in rules:
         unknown = [name for name in rule.buildings or () if name not in ids]
@@ -74,7 +74,7 @@ def warn_of_unmet(rules: list[Alarm], met: set[str], ids: pd.Index) -> None:
                 len(unknown),
                 named,
             )
-        if rule.within is not None and rule.name not in met:
+        if rule.within is not None and rule.name not in rules_with_buildings:
             log.warning("score.alarms, rule %s: no building reaches into %s. Is it there?", rule.name, rule.within)
 
 

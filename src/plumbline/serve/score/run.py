@@ -53,7 +53,7 @@ MACHINE_ERRORS = {
 
 
 def is_machine_error(error: BaseException | None) -> bool:
-    """Return whether an error comes from one of `OF_THE_MACHINE` or a failed write, even if wrapped by a reader."""
+    """Return whether an error has one of `MACHINE_ERRORS` or is a failed write, even if wrapped by a reader."""
     visited: set[int] = set()
     while error is not None and id(error) not in visited:
         if isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in MACHINE_ERRORS):
@@ -193,14 +193,14 @@ def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
     for place in sorted({delivery.place for delivery in deliveries}):
         with _note_failure(place, outcome, "left for the next time"):
             note_latest(section.out, place)
-    new_ones = [
+    pending = [
         delivery
         for delivery in deliveries
         if delivery.place not in outcome.failed
         and not (section.out / delivery.place / delivery.result / MANIFEST).is_file()
         and not is_aside(delivery, params)
     ]
-    return new_ones, outcome.failed
+    return pending, outcome.failed
 
 
 def _judge(

@@ -30,7 +30,7 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
-from plumbline.serve.judgement import CityPredictions, OpenModel, ask, judge, open_model
+from plumbline.serve.judgement import CityPredictions, OpenModel, judge, open_model, run_model
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.place.local_rate import ONE_SHARE, Where
 from plumbline.serve.score.deliveries import Delivery
@@ -182,7 +182,7 @@ def judge_tile(tile: ScoreTile) -> None:
     model = _open_once(tile.package, tile.version)
     prepared, buildings, row, tracks = prepare_tile(tile, model.prepare)
     shown = [track.take(tile.own_rows(track)[:: tile.every]) for track in tracks]
-    judged_buildings, answers = ask(prepared, model, model.prepare)
+    judged_buildings, answers = run_model(prepared, model, model.prepare)
     courses = courses_of(prepared, tracks, answers)
     with atomic_folder(tile.folder) as out:
         buildings[["building_id", "geometry"]].to_parquet(out / BUILDINGS)
