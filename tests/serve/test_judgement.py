@@ -70,7 +70,7 @@ def judged(cases, limits=LIMITS, rate=CALIBRATED):
     count = len(cases)
     errors = strain_error(buildings([[float(one)] * 16 for one in error], (10, 10)))
     asked = Asked(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
-    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
+    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, damage_rate=rate)
     return found.reason.tolist()
 
 
@@ -168,7 +168,7 @@ def test_one_that_leans_too_far_is_not_called_sound():
         lean=np.array([9.0, 13.0, 13.0, 13.0]),
         agreeing=np.full((4, 1), 12),
     )
-    found = judge(asked, answers, town(4), LIMITS, MODEL, CALIBRATED, whole=whole)
+    found = judge(asked, answers, town(4), LIMITS, MODEL, damage_rate=CALIBRATED, whole=whole)
     assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]
     assert found.table["status"].tolist() == ["ok", "ok", "insufficient_points", "ok"]
     assert found.explanation[2].endswith("These points could show 9 permille at best")
@@ -253,7 +253,7 @@ def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, capl
         f"Rome: not judged: {few} few_points, {none} no_points",
     ]
     caplog.clear()
-    nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, 0.02)
+    nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, damage_rate=0.02)
     assert nothing.table["status"].tolist() == ["insufficient_points"] * 3
     assert (nothing.rate.rate, nothing.rate.low, nothing.rate.high, nothing.rate.estimated) == (0.02, 0.02, 0.02, False)
     log_damaged(nothing)

@@ -77,7 +77,7 @@ def predicted(sequences, answers, hides_damage, rate, limits=LIMITS, share=SHARE
     few = has_few_points(sequences, limits)
     asked = Asked(np.arange(count), np.asarray(sequences.length), few, strain_error(sequences))
     whole = whole_of(count)._replace(lean=np.where(hides_damage, 1e3, 0.0), resolution=np.full(count, 1e3))
-    judged = judge(asked, answers, town, limits, ModelSummary("1", share), rate, whole=whole)
+    judged = judge(asked, answers, town, limits, ModelSummary("1", share), damage_rate=rate, whole=whole)
     return judged.table.assign(reason=judged.reason)
 
 

@@ -32,7 +32,13 @@ def judged(damage_rate):
     answers = answers_of([[0.9, 0.1, 0, 0]] * COUNT, np.full(COUNT, 2.0), p_damaged=0.97)
     asked = Asked(np.arange(COUNT), np.full(COUNT, 9), np.arange(COUNT) == 3, np.full(COUNT, 0.1))
     return judge(
-        asked, answers, frame, Prepare(), ModelSummary("7", SHARE), damage_rate, courses=courses_of(BUILDING, ONSETS)
+        asked,
+        answers,
+        frame,
+        Prepare(),
+        ModelSummary("7", SHARE),
+        damage_rate=damage_rate,
+        courses=courses_of(BUILDING, ONSETS),
     )
 
 

@@ -126,7 +126,15 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
     buildings, answers = run_model(prepared, model, limits, shown=True)
     courses = courses_of(prepared, city.points, answers)
     predictions = judge(
-        buildings, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
+        buildings,
+        answers,
+        city.footprints,
+        limits,
+        model.about,
+        damage_rate=options.damage_rate,
+        courses=courses,
+        where=where,
+        whole=prepared.whole,
     )
     area_table = moving_areas(city.points, city.footprints) if areas else None
     return JudgedCity(predictions._replace(areas=area_table), prepared)
@@ -157,8 +165,7 @@ def run_model(prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool
         The buildings that the model was run on, and its answers: arguments of `judge`. Those of tiles are joined first.
     """
     sequences = prepared.sequences
-    is_few = has_few_points(sequences, limits)
-    buildings = Asked(prepared.footprint, prepared.n_points, is_few, strain_error(sequences))
+    buildings = Asked(prepared.footprint, prepared.n_points, has_few_points(sequences, limits), strain_error(sequences))
     return buildings, model.network.answer(sequences, shown)
 
 
@@ -166,8 +173,9 @@ def judge(
     buildings: Asked,
     answers: Answers,
     footprints: geopandas.GeoDataFrame,
-    prepare: Prepare,
+    limits: Prepare,
     model: ModelSummary,
+    *,
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
     where: Where = ONE_SHARE,
@@ -179,7 +187,7 @@ def judge(
         buildings: the B buildings that the model was run on, with the row of each in `footprints`.
         answers: of the model for these B buildings.
         footprints: (F,) `building_id` and geometry.
-        prepare: limits of what is judged.
+        limits: of what is judged.
         model: version and calibration of the model.
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
         courses: strain over time of some of the B buildings; None: the table has no dates and rates.
@@ -191,35 +199,35 @@ def judge(
     p_damaged = np.array(1 - answers.category_probability[:, 0], float)
     polygons = footprints.geometry.to_numpy()
 
-    # First the share of damaged buildings in the city, then, by the odds as corrected for it, near each building. Only
-    # answers that would be judged count.
-    is_usable = is_in_distribution(answers) & ~buildings.poor(prepare)
+    # First the share of damaged buildings in the city, then, by the odds corrected for it, the share near each
+    # building. Only answers count that are in distribution and from good points.
+    is_usable = is_in_distribution(answers) & ~buildings.poor(limits)
     city_rate, odds_factor = estimate_rate(
         p_damaged[is_usable], buildings.strain_error[is_usable], calibrated_rate, damage_rate
     )
     p_damaged[is_usable] = with_odds(p_damaged[is_usable], odds_factor)
-    local = local_rates(where, polygons[buildings.footprint], p_damaged, is_usable, calibrated_rate, city_rate)
-    city_rate = city_rate._replace(local=len(np.unique(local.rate)) > 1)
+    shares = local_rates(where, polygons[buildings.footprint], p_damaged, is_usable, calibrated_rate, city_rate)
+    city_rate = city_rate._replace(local=len(np.unique(shares.rate)) > 1)
 
-    # The model's own answers, adjusted to the share near each building.
-    adjusted = at_rate(answers, category_share, local.rate)
+    # The answers as they came from the model, adjusted to the share near each building.
+    adjusted = at_rate(answers, category_share, shares.rate)
     answer_columns = _answer_columns(answers, adjusted, buildings.footprint).assign(
-        damage_rate=local.rate, cause=local.cause
+        damage_rate=shares.rate, cause=shares.cause
     )
     # A building that leans may look sound although it is damaged.
     is_sound = adjusted.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
     is_hidden = None if whole is None else is_sound & whole.hides_damage[buildings.footprint]
-    status = status_of(buildings, answers, polygons, prepare, answer_columns["p_damaged"].to_numpy(), is_hidden)
+    verdicts = status_of(buildings, answers, polygons, limits, answer_columns["p_damaged"].to_numpy(), is_hidden)
     if courses is not None:
         answer_columns = answer_columns.join(when_columns(courses, answer_columns))
 
-    footprint_columns = {"status": status.status, "reason": status.reason, "n_points": buildings.n_points}
+    footprint_columns = {"status": verdicts.status, "reason": verdicts.reason, "n_points": buildings.n_points}
     if whole is not None:
-        footprint_columns |= whole_columns(whole, footprints, prepare.neighbours_m)
+        footprint_columns |= whole_columns(whole, footprints, limits.neighbours_m)
     table = make_predictions(footprints, footprint_columns, answer_columns, model.version)
     course_table = None if courses is None else course_rows(courses, buildings.footprint, table)
-    cause_table = found_table(local.found, footprints.crs) if local.found else None
-    explanation = status.explanation if whole is None else _add_resolution(status, whole.resolution)
+    cause_table = found_table(shares.found, footprints.crs) if shares.found else None
+    explanation = verdicts.explanation if whole is None else _add_resolution(verdicts, whole.resolution)
     return CityPredictions(table, explanation, city_rate, course_table, causes=cause_table)
 
 
@@ -239,11 +247,11 @@ def _answer_columns(answers: Answers, adjusted: AdjustedAnswers, footprint: NDAr
     return pd.DataFrame(columns, index=footprint)
 
 
-def _add_resolution(status: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
+def _add_resolution(verdicts: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
     """Return (F,) explanations; those of points that are too poor end with the smallest strain that they show."""
-    is_poor = np.isin(status.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
+    is_poor = np.isin(verdicts.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
     sentences = [f". These points could show {permille:.2g} permille at best" for permille in resolution]
-    return np.where(is_poor, status.explanation + np.array(sentences, object), status.explanation)
+    return np.where(is_poor, verdicts.explanation + np.array(sentences, object), verdicts.explanation)
 
 
 def log_unjudged(judged: CityPredictions, where: str = "") -> None:

@@ -325,9 +325,9 @@ def _check_layers(output: Path) -> None:
 
 def _is_written(output: Path, layer: str) -> bool:
     """Return whether Plumbline has written a layer, by its name and columns."""
-    is_ours = layer in WRITTEN_LAYERS or layer.startswith(f"{SCATTERERS}_")
     columns = {WRITTEN_LAYERS[layer]} if layer in WRITTEN_LAYERS else HISTORIES
-    return is_ours and columns <= set(pyogrio.read_info(output, layer=layer)["fields"])
+    has_name = layer in WRITTEN_LAYERS or layer.startswith(f"{SCATTERERS}_")
+    return has_name and columns <= set(pyogrio.read_info(output, layer=layer)["fields"])
 
 
 def write_text(text: str, path: Path) -> None:

@@ -96,7 +96,7 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     assert whole.table["against_neighbours_mm"].notna().all()
     assert found.courses.equals(whole.courses)
     where = Where([Cause("tunnel", shapely.box(0, -9, 400, 0), 10.0)], True)
-    local = judge(asked, answers, frame, PREPARE, ModelSummary("7", SHARE), None, courses, where, moved)
+    local = judge(asked, answers, frame, PREPARE, ModelSummary("7", SHARE), courses=courses, where=where, whole=moved)
     own = read_answers(parts, None, where).table
     assert own.drop(columns="geometry").equals(local.table.drop(columns="geometry"))
     given = read_answers(parts, 0.02)

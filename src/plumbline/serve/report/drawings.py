@@ -103,7 +103,7 @@ class History(NamedTuple):
     """(T,)"""
     series: Float
     """(N, T) mm, NaN where missing."""
-    beside: NDArray[np.bool_]
+    is_marked: NDArray[np.bool_]
     """(N,) which points are in the damaged quadrant."""
 
 

@@ -265,10 +265,10 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
         geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
         model.prepare,
         model.about,
-        damage_rate,
-        courses,
-        where,
-        WholeBuildings(*(np.concatenate(part) for part in zip(*motions, strict=True))),
+        damage_rate=damage_rate,
+        courses=courses,
+        where=where,
+        whole=WholeBuildings(*(np.concatenate(part) for part in zip(*motions, strict=True))),
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
