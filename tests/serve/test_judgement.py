@@ -22,7 +22,7 @@ from plumbline.prepare.abstention import (
 )
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
-from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
+from plumbline.serve.columns import DAMAGE_COLUMNS, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.judgement import ModelSummary, judge, log_damaged, log_unjudged
 from plumbline.serve.place.local_rate import Where
 from plumbline.serve.predictions import write_predictions
@@ -219,7 +219,7 @@ def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
     assert table["building_id"].tolist() == footprints["building_id"].tolist()
     assert ok.sum() > 150
     assert (table.loc[ok, "damage_rate"] == result.rate.rate).all()
-    assert table.loc[~ok, [name for name in JUDGEMENT if name not in ASKED]].isna().all(axis=None)
+    assert table.loc[~ok, [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]].isna().all(axis=None)
     assert table.index[table["p_damaged"].notna()].tolist() == asked.footprint.tolist()
     assert table.loc[ok, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert (result.reason[~np.isin(np.arange(400), asked.footprint)] == "no_points").all()

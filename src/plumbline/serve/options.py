@@ -1,4 +1,4 @@
-"""Define what a user asks of a judgement, besides the files and the model."""
+"""Define the options of a judgement, besides the files and the model."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from plumbline.core.files import atomic_file, check_writable, told_unwritten, wh
 from plumbline.core.strain import MECHANISMS, category
 from plumbline.export.interface import PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
-from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, has_answer
+from plumbline.serve.columns import COLUMNS, DAMAGE_COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.qgis.descriptions import describe
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
@@ -47,7 +47,7 @@ def make_predictions(
 ) -> geopandas.GeoDataFrame:
     """Return the predictions table of F footprints, with all columns of the contract; absent ones are empty.
 
-    Where the reason is none of `ANSWERED_REASONS`, the columns of the judgement are emptied, except `ASKED`.
+    Where the reason is none of `ANSWERED_REASONS`, the columns of the judgement are emptied, except `DAMAGE_COLUMNS`.
 
     Args:
         footprints: (F,) `building_id` and geometry, with a CRS.
@@ -72,8 +72,8 @@ def make_predictions(
         .astype({"burland_category": "Int64"})
     )
     is_abstention, has_probability = ~has_answer(table), table["p_damaged"].notna().to_numpy()
-    table.loc[is_abstention, [name for name in JUDGEMENT if name not in ASKED]] = None
-    table.loc[is_abstention & ~has_probability, list(ASKED)] = None
+    table.loc[is_abstention, [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]] = None
+    table.loc[is_abstention & ~has_probability, list(DAMAGE_COLUMNS)] = None
     return _set_types(geopandas.GeoDataFrame(table, geometry=footprints.geometry.to_numpy(), crs=footprints.crs))
 
 
@@ -219,7 +219,7 @@ def _check_table(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
         *(
             (~answered & ~empty[name], f"{name} is given although the building has no answer")
             for name in JUDGEMENT
-            if name not in ASKED
+            if name not in DAMAGE_COLUMNS
         ),
         (answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}"),
         (

@@ -1,4 +1,4 @@
-"""Say in words what is known of one building: judgement, settlement and tilt, limits, and what was not seen.
+"""Write the texts on one building: judgement, settlement and tilt, limits, and what the points cannot show.
 
 Texts of a user's files are cleaned of what no document may hold, and shortened; the templates escape them.
 """

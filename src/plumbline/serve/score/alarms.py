@@ -19,7 +19,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.params.serve import Alarm
-from plumbline.serve.columns import ASKED, has_answer
+from plumbline.serve.columns import DAMAGE_COLUMNS, has_answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score.changes import same_ground
 from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, read_record, results
@@ -122,7 +122,7 @@ def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: P
             chosen = chosen_by(rule, table, areas)
             rules_with_buildings |= {rule.name} if chosen.any() else set()
             column = table[rule.column].to_numpy(float, na_value=np.nan)
-            if rule.column in ASKED:  # a building without an answer is to be looked at, and raises no alarm
+            if rule.column in DAMAGE_COLUMNS:  # a building without an answer is to be looked at, and raises no alarm
                 chosen &= has_answer(table)
             values = pd.Series(column, table.index)[chosen].dropna()
             for name, state, since in watch.apply(values, date, moved):
