@@ -94,7 +94,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.map.document import make_document
     from plumbline.serve.options import make_options, rows_named
     from plumbline.serve.predictions import write_predictions
-    from plumbline.serve.report.about import About
+    from plumbline.serve.report.about import ReportTexts
     from plumbline.serve.report.run import TOP, report_of, write_report
 
     form = task["options"]
@@ -109,7 +109,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
     if is_installed("typst"):
-        about = About(**{name: form[name] for name in About.model_fields})
+        about = ReportTexts(**{name: form[name] for name in ReportTexts.model_fields})
         write_report(report_of(answered, city, buildings, chosen, TOP, about=about), folder / RESULTS / REPORT)
         note_progress(folder, "write", 0, 1)
     title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
