@@ -131,6 +131,7 @@ def test_a_shapefile_that_lost_its_days_says_so(tmp_path):
     points = shapely.points([[4.91, 52.34], [4.92, 52.34], [4.93, 52.34]])
     geopandas.GeoDataFrame(table, geometry=points, crs=4326).to_file(tmp_path / "t.shp")
     places = {"latitude": "geometry_latitude", "longitude": "geometry_longitude", "point_id": "CODE"}
-    for products in ({}, {"*": described(columns=places, epochs="displ_%Y%m%d")}):
-        with refuses("epochs.too_few", "t.shp", "A Shapefile cuts names"):
+    about = {"*": described(columns=places, epochs="displ_%Y%m%d")}
+    for products, key in (({}, "points.unknown_format"), (about, "epochs.too_few")):
+        with refuses(key, "t.shp", "A Shapefile cuts names"):
             read_points(tmp_path / "t.shp", products)
