@@ -90,11 +90,7 @@ FAULTS = {
     "no text": (b"name,x\na,1\n\xff\xfe,2\n", "csv.not_utf8", "line 3, column name: "),
     "open quote": ('name,x\na,1\n"b,2\n', "csv.cell_count", "line 3: 1 cells"),
     "header again": ("name,x\na,1\nname,x\nb,2\n", "csv.not_a_number", "line 3, column x: 'x'"),
-    "far down": (
-        "name,x\n" + "a,1\n" * 2345 + "b,2x\n" * 700,
-        "csv.not_a_number",
-        "line 2347, column x: '2x'",
-    ),
+    "far down": ("name,x\n" + "a,1\n" * 2345 + "b,2x\n" * 700, "csv.not_a_number", "line 2347, column x: '2x'"),
 }
 """Fault -> the table, the key of the refusal, and the places that the message names."""
 

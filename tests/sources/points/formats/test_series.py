@@ -421,7 +421,7 @@ def test_a_link_on_the_way_within_hdf_eos5_is_refused(tmp_path):
         grid = file["HDFEOS/GRIDS/timeseries"]
         grid.move("observation", "kept")
         grid["observation"] = h5py.SoftLink("/HDFEOS/GRIDS/timeseries/kept")
-    with pytest.raises(InputError, match=r"S1\.he5.*(a link found|without /timeseries|no array)"):
+    with refuses("hdf5.link", path):
         read_points(path)
 
 
