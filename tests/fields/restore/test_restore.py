@@ -260,9 +260,8 @@ def test_what_is_no_box_is_refused(text, key):
 
 def test_a_box_without_points_says_where_they_are(products, tiny_fields, here):
     for box in (Box(-75, 40, -74, 41), Box(10.0, 51.9, 10.00001, 51.90001)):
-        with refuses("bbox.no_points", f"--bbox {box}:") as refusal:
+        with refuses("bbox.no_points", f"--bbox {box}:", " in 9.99", "(WEST,SOUTH"):
             restore(products, tiny_fields.package, here / "a.tif", replace(QUICK, bbox=box))
-        assert re.search(r" in [\d.,]+ \(WEST", str(refusal.value))
     assert left_in(here) == []
 
 

@@ -156,12 +156,11 @@ def _score_component(restored: Restored, true: Float, is_near: NDArray[np.bool_]
         return {name: -np.inf if name in HIGHER_IS_BETTER else np.inf for name in METRICS}
     filled = np.where(is_near, mean, true)  # cells without an answer have no error
     error = (mean - true)[is_near]
-    share = float(is_near.mean())
     return {
         "rmse_mm": float(np.sqrt((error**2).mean())),
         "psnr_db": float(20 * np.log10(max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3))),
         "ssim": ssim(filled, true),
-        "gradient_error_mm_m": gradient_error(filled, true, cell_m) / share,
+        "gradient_error_mm_m": gradient_error(filled, true, cell_m) / float(is_near.mean()),
         "crps_mm": float(normal_crps(error, deviation[is_near]).mean()),
         "coverage": float((np.abs(error) <= half[is_near]).mean()),
     }

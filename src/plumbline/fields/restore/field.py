@@ -12,15 +12,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 
 from plumbline.core.errors import InputError
-from plumbline.fields.model.sampling import (
-    BOTH,
-    LINE,
-    DenoisingModel,
-    Samples,
-    distances,
-    draw_samples,
-    summarise,
-)
+from plumbline.fields.model.sampling import BOTH, LINE, DenoisingModel, distances, draw_samples, summarise
 from plumbline.fields.model.slopes import describe_slopes
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import stack_maps
@@ -57,10 +49,6 @@ class WindowSettings:
     eta: float
     seed: int
     halo_m: float
-
-    def covariance_of(self, names: tuple[str, ...]) -> Covariance:
-        """Return the covariance of `BOTH` components, or of the line of sight."""
-        return self.covariance if names == BOTH else self.line_covariance
 
 
 @dataclass(frozen=True)
@@ -113,15 +101,18 @@ def restore_window(
     is_one_sided = _without_rim(is_near[line], is_near[1 - line], grid.cell_m)[inner]
     distance_m, is_near = distance_m[:, *inner], is_near[:, *inner]
     bands = np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32)
-    window = RestoredWindow(bands, {})
-    is_two_sided = is_near[0] & is_near[1]
-    if is_two_sided.any():
-        drawn = _draw_window(BOTH, nearby, grid, model, settings)
-        _write_cells(drawn, distance_m.max(axis=0), is_two_sided, cell_m=grid.cell_m, settings=settings, window=window)
-    if is_one_sided.any():
-        drawn = _draw_window(LINE, nearby.take(nearby.side == line).along_line(), grid, model, settings)
-        _write_cells(drawn, distance_m[line], is_one_sided, cell_m=grid.cell_m, settings=settings, window=window)
-    return window if window.samples else None
+    samples: dict[str, Float] = {}
+    for names, scatterers, covariance, nearest_m, cells in (
+        (BOTH, nearby, settings.covariance, distance_m.max(axis=0), is_near[0] & is_near[1]),
+        (LINE, nearby.take(nearby.side == line).along_line(), settings.line_covariance, distance_m[line], is_one_sided),
+    ):
+        if cells.any():
+            part = _restore_components(
+                names, scatterers, covariance, nearest_m, grid=grid, model=model, settings=settings
+            )
+            bands = np.where(cells, part.bands, bands)
+            samples |= part.samples
+    return RestoredWindow(bands, samples) if samples else None
 
 
 def _without_rim(is_near: NDArray[np.bool_], is_near_opposite: NDArray[np.bool_], cell_m: float) -> NDArray[np.bool_]:
@@ -135,41 +126,39 @@ def _without_rim(is_near: NDArray[np.bool_], is_near_opposite: NDArray[np.bool_]
     return np.asarray(is_alone & ~(is_narrow & is_at_rim), bool)
 
 
-def _draw_window(
-    names: tuple[str, ...], observations: Observations, grid: Grid, model: DenoisingModel, settings: WindowSettings
-) -> Samples:
-    """Draw samples of the components over a window; they depend on the seed and the window's place."""
-    process = estimate(observations, grid, settings.covariance_of(names), settings.halo_m)
-    maps = stack_maps(process, bin_observations(observations, grid))
+def _restore_components(
+    names: tuple[str, ...],
+    observations: Observations,
+    covariance: Covariance,
+    distance_m: Float,
+    *,
+    grid: Grid,
+    model: DenoisingModel,
+    settings: WindowSettings,
+) -> RestoredWindow:
+    """Restore the components `names` in all cells; the bands of other components are NaN."""
+    maps = stack_maps(
+        estimate(observations, grid, covariance, settings.halo_m),
+        bin_observations(observations, grid),
+    )
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])
-    return draw_samples(model, maps, names, steps=settings.steps, samples=settings.samples, eta=settings.eta, rng=rng)
-
-
-def _write_cells(
-    drawn: Samples,
-    distance_m: Float,
-    cells: NDArray[np.bool_],
-    *,
-    cell_m: float,
-    settings: WindowSettings,
-    window: RestoredWindow,
-) -> None:
-    """Write the restored components, in `cells`, and their samples into `window`."""
-    covariance, weighted = settings.covariance_of(drawn.names), drawn.weighted(settings.spread)
-    for name in drawn.names:
+    drawn = draw_samples(model, maps, names, steps=settings.steps, samples=settings.samples, eta=settings.eta, rng=rng)
+    weighted = drawn.weighted(settings.spread)
+    window = RestoredWindow(np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32), {})
+    for name in names:
         summary = summarise(weighted, name, settings.spread, distance_m, covariance)
         first = BANDS.index(f"{name}_mm")
         low, high = summary.mean - summary.half_width, summary.mean + summary.half_width
-        for band, values in enumerate((summary.mean, summary.deviation, low, high), first):
-            window.bands[band][cells] = values[cells]
-        if name == drawn.names[0]:
-            figures = describe_slopes(weighted.of(name)[0], summary.half_width, cell_m)
-            window.bands[-1][cells] = settings.spread.slopes.half_width(figures)[cells]
+        window.bands[first : first + 4] = summary.mean, summary.deviation, low, high
+        if name == names[0]:
+            figures = describe_slopes(weighted.of(name)[0], summary.half_width, grid.cell_m)
+            window.bands[-1] = settings.spread.slopes.half_width(figures)
         # Without the gain: the samples show how errors of neighbours are correlated, also where the gain
         # gives them little weight in the mean.
         samples_mm = drawn.of(name)[0]
         window.samples[name] = summary.mean + samples_mm - samples_mm.mean(axis=0)
+    return window
 
 
 WINDOW, OVERLAP, MIN_WINDOW = 64, 16, 32

@@ -116,12 +116,11 @@ def check_outputs(
         )
     outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
-    resolved = [path.resolve() for path in outputs]
     for path in outputs:
         check_writable(path)
         if path.resolve() in inputs:
             raise InputError(f"{path}: is read and would be overwritten. Give another name.", key="output.is_an_input")
-        if resolved.count(path.resolve()) > 1:
+        if [p.resolve() for p in outputs].count(path.resolve()) > 1:
             raise InputError(f"{path}: the name of two outputs. Give each its own.", key="output.repeated_name")
 
 
@@ -176,8 +175,12 @@ def finish(
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
-            n_restored = int(table["restored"].sum())
-            log.info("%s: %d of %d footprints are near enough to points", buildings_output, n_restored, len(table))
+            log.info(
+                "%s: %d of %d footprints are near enough to points",
+                buildings_output,
+                table["restored"].sum(),
+                len(table),
+            )
         if areas is not None:
             moving = field_areas(plan.field, blend, table)
             log.info("%s: %d moving areas", areas, len(moving))

@@ -78,8 +78,12 @@ def _make_scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Tr
     ground = MovingGround(movements, draw_histories(rng, len(movements)))
     start = min(track.epochs[0] for track in tracks)
     days = float((max(track.epochs[-1] for track in tracks) - start) / np.timedelta64(1, "D"))
-    borrowed = [_borrow_track(rng, track, centre, ground, start=start, days=days) for track in tracks]
-    return Scene(about, None, ground, borrowed)
+    return Scene(
+        about,
+        None,
+        ground,
+        [_borrow_track(rng, track, centre, ground, start=start, days=days) for track in tracks],
+    )
 
 
 def _borrow_track(

@@ -187,8 +187,7 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
         if row.drawn
     ]
     spread.slopes = fit_slopes([cells for cells in slope_sets if len(cells.wanted)], spread.slopes)
-    components = spread.components
-    summaries = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in components.items())
+    summaries = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in spread.components.items())
     log.info("spread: %s; fields reach up to %.0f m from a point", ", ".join(summaries), spread.farthest_m)
     return spread
 
