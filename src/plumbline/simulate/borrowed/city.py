@@ -40,7 +40,7 @@ from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND
 from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
 from plumbline.sources.footprints.ids import ID
 from plumbline.sources.points.formats.egms import CRS
-from plumbline.sources.points.read import read_product
+from plumbline.sources.points.read import open_product, read_source
 
 Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
@@ -112,7 +112,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     names = _file_names(files.products)
     for number, (file, _) in enumerate(track(opened, len(opened), name)):
         with _redirect_ingest_errors(name):
-            points = read_product(file, crs)
+            points = read_source(file, open_product(file, crs))
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
                 f"{file.path}: movement to the east, with nothing of what goes up or down. A borrowed city is written "

@@ -106,16 +106,8 @@ def read_points(
     Raises:
         InputError: as they do, or for a row.
     """
-    return read_product(recognise(file, products, format), crs, folder)
-
-
-def read_product(file: ProductFile, crs: str | None = None, folder: Path | None = None) -> Track:
-    """Read all points of a product of any known format; arguments as of `open_product` and `all_points`.
-
-    Raises:
-        InputError: as `open_product`, or for a row.
-    """
-    return read_source(file, open_product(file, crs), folder)
+    product = recognise(file, products, format)
+    return read_source(product, open_product(product, crs), folder)
 
 
 def read_source(file: ProductFile, source: PointSource, folder: Path | None = None) -> Track:
