@@ -57,7 +57,10 @@ def export_model(source: Path, params: Export, out: Path) -> None:
     """
     unknown = sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
     if unknown:
-        raise InputError(f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give another.")
+        raise InputError(
+            f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give another.",
+            key="output.foreign_files",
+        )
     model = load_diagnosis(source)
     with told_unwritten(out), atomic_folder(out) as folder:
         for name, written in zip(ONE, (model, in_half(model)), strict=True):

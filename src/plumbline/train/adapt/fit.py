@@ -144,7 +144,8 @@ def adapt(
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} needed "
-            "(adapt.min_labels). Label more buildings."
+            "(adapt.min_labels). Label more buildings.",
+            key="labels.too_few",
         )
     fold = _folds(centre, params.seed)
     before, levelled = (held_out(base, base, sequences, fold, params, level) for level in (0.0, 1.0))
@@ -243,7 +244,10 @@ def _folds(centre: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     while (count := len(number_blocks(centre, city, block_m).size)) < FOLDS and block_m > 1:
         block_m /= 2
     if count < FOLDS:
-        raise TooFewLabels(f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label more.")
+        raise TooFewLabels(
+            f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label more.",
+            key="labels.too_few_places",
+        )
     return fold_blocks(centre, city, FOLDS, block_m, seed)
 
 
