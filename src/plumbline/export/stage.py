@@ -44,7 +44,9 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         if device is not None:
             weights = (folder / "weights.safetensors", folder / "network.json")
             for name in params.engines:
-                build(folder / f"{name}.onnx", weights, folder / "engines", name, device, "onnx")
+                build(
+                    folder / f"{name}.onnx", weights, folder / "engines", artifact=name, device=device, through="onnx"
+                )
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 

@@ -132,7 +132,9 @@ def test_torch_tensorrt_is_told_that_padding_is_no_causal_mask(tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "torch_tensorrt", made)
     monkeypatch.setattr(from_torch, "trace", lambda model, device: trace(model, "cpu"))
     weights = network_files(PACKAGE)
-    plan = from_torch.plan_from_torch(*weights, "pruned", profile(128), COLUMNS, tmp_path / "timings")
+    plan = from_torch.plan_from_torch(
+        *weights, artifact="pruned", shapes=profile(128), columns=COLUMNS, timings=tmp_path / "timings"
+    )
     assert plan == b"a plan"
     assert asked["attn_bias_is_causal"] is False
     assert [given.name for given in asked["arg_inputs"]] == list(NAMES)
@@ -170,7 +172,7 @@ def test_a_model_that_is_not_in_the_package_or_says_nothing_is_refused(tiny, tmp
     finish(bare, {})
     assert read_metadata(bare) == {}
     with pytest.raises(InputError, match=r"bare\.onnx: its metadata are not those of a Plumbline model"):
-        building.build(bare, (bare, bare), tmp_path / "engines", "pruned", DEVICE, "onnx")
+        building.build(bare, (bare, bare), tmp_path / "engines", artifact="pruned", device=DEVICE, through="onnx")
     assert not (tmp_path / "engines").exists()
 
 

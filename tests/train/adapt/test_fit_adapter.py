@@ -61,7 +61,7 @@ def labelled(name: str) -> tuple[Sequences, np.ndarray]:
 
 
 def adapted(base: Path, name: str) -> Adapter:
-    return adapt(load_diagnosis(base), base_hash(base), *labelled(name), QUICK, name, Prepare())
+    return adapt(load_diagnosis(base), base_hash(base), *labelled(name), params=QUICK, name=name, prepare=Prepare())
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +170,7 @@ def test_another_base_is_refused(adapters, tmp_path):
 )
 def test_too_few_labels_are_refused_with_their_number(base, sequences, centre, words):
     with pytest.raises(TooFewLabels, match=words):
-        adapt(load_diagnosis(base), base_hash(base), sequences, centre, QUICK, "one", Prepare())
+        adapt(load_diagnosis(base), base_hash(base), sequences, centre, params=QUICK, name="one", prepare=Prepare())
 
 
 def test_few_labels_leave_the_calibration_of_the_base(base, adapters):
@@ -201,7 +201,7 @@ def test_severities_at_another_level_are_found(base, tmp_path):
     scatter = np.exp(0.3 * np.random.default_rng(0).normal(size=60))
     labels = in_quadrants(sequences, np.full(60, UNDEFINED))
     labels = replace(labels, severity=(said / 2 * scatter).astype(np.float32))
-    one = adapt(model, base_hash(tmp_path), labels, places(60), QUICK, "half", Prepare())
+    one = adapt(model, base_hash(tmp_path), labels, places(60), params=QUICK, name="half", prepare=Prepare())
     assert one.about.level > 0.99
     assert one.about.after["severity_mae"] < 0.6 * one.about.before["severity_mae"]
     now = answers_to(Adapted(tmp_path).use(one), sequences)
@@ -219,7 +219,15 @@ def test_what_labels_say_of_buildings_is_learned(base):
     section = QUICK.model_copy(
         update={"epochs": 20, "learning_rate": 0.03, "batch_size": 16, "unfreeze_at": 0.0, "min_lora_labels": 80}
     )
-    one = adapt(load_diagnosis(base), base_hash(base), make_sequences(80, 8), places(80), section, "one", Prepare())
+    one = adapt(
+        load_diagnosis(base),
+        base_hash(base),
+        make_sequences(80, 8),
+        places(80),
+        params=section,
+        name="one",
+        prepare=Prepare(),
+    )
     assert one.about.after["score"] > one.about.before["score"] + 0.1
     assert one.about.parameters > 0
     assert any(name.endswith(".lora_B") for name in one.tensors)

@@ -138,14 +138,14 @@ def test_a_curriculum_with_nothing_to_begin_with_is_refused():
         first_epochs(sequences, make_params(curriculum={"hard": 2}).train)
     losses = make_params(curriculum={"hard": 2}).train
     with pytest.raises(InputError, match=r"^compress\.curriculum: no building"):
-        Data(sequences, sequences, losses, losses, 0, 8, section="compress")
+        Data(sequences, sequences, losses, losses, seed=0, batch_size=8, section="compress")
 
 
 def test_processes_that_would_begin_at_different_epochs_are_stopped(monkeypatch):
     """On machines that share no disk, one has the checkpoint and the other does not: they would wait for ever."""
     monkeypatch.setattr("plumbline.train.data.datamodule.gather", lambda value: [value, False])
     losses, train = make_params(epochs=1).train, make_sequences(20)
-    data = Data(train, train, losses, losses, 0, 8, resumed=True)
+    data = Data(train, train, losses, losses, seed=0, batch_size=8, resumed=True)
     data.trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")), is_global_zero=True)
     with pytest.raises(InputError, match=r"\.plumbline of all machines be one shared folder"):
         data.setup("fit")
@@ -157,7 +157,7 @@ def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, ahead, monkeypat
     monkeypatch.setattr(threading, "_threading_atexits", [pytest.fail])
     losses = make_params(padding="last", batch_size=8, seed=3).train
     train, tune = make_sequences(50, 1), make_sequences(20, 2)
-    data = Data(train, tune, losses, losses, 3, 8)
+    data = Data(train, tune, losses, losses, seed=3, batch_size=8)
     progress = SimpleNamespace(current=SimpleNamespace(processed=1))
     data.trainer = SimpleNamespace(
         strategy=SimpleNamespace(root_device=torch.device(device)),

@@ -48,5 +48,5 @@ def test_late_modules_move_from_their_epoch_on_and_not_before(monkeypatch):
 
     monkeypatch.setattr(Optimisation, "on_train_start", look)
     monkeypatch.setattr(Optimisation, "on_train_epoch_end", look)
-    quick_fit(model, data, params.train, [model.network.heads], 2)
+    quick_fit(model, data, params.train, late=[model.network.heads], late_epoch=2)
     assert moved == [(False, True), (False, True), (True, True), (True, True)]

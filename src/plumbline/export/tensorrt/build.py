@@ -36,13 +36,16 @@ def build_from_package(package: Path, out: Path, artifact: EngineArtifact, throu
             f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.",
             key="package.no_such_model",
         )
-    return build(package / files[artifact], network_files(package), out, artifact, device, through)
+    return build(
+        package / files[artifact], network_files(package), out, artifact=artifact, device=device, through=through
+    )
 
 
 def build(
     onnx: Path,
     weights: tuple[Path, Path],
     out: Path,
+    *,
     artifact: EngineArtifact,
     device: Device,
     through: Through,
@@ -79,7 +82,7 @@ def build(
     else:
         from plumbline.export.tensorrt.from_torch import plan_from_torch
 
-        plan = plan_from_torch(*weights, artifact, shapes, columns, timings)
+        plan = plan_from_torch(*weights, artifact=artifact, shapes=shapes, columns=columns, timings=timings)
     write_engine(folder, plan, {"key": key, "columns": columns, "said": model.about})
     log.info("%s: %d bytes, for %s with TensorRT %s", folder, len(plan), device.gpu, device.tensorrt)
     return folder

@@ -59,9 +59,9 @@ def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
         return functional.cross_entropy(logits_BM, raw.mechanism_B[rows].long(), reduction="sum")
 
     every, damaged = torch.ones_like(level_B, dtype=torch.bool), raw.quadrant_B >= 0
-    _set(model, "level", of_levels, every, raw, CATEGORIES)
-    _set(model, "quadrant", of_quadrants, damaged, raw, 0)
-    _set(model, "accepted", of_accepted, damaged, raw, 1)
+    _set(model, "level", of_levels, every, raw, shifts=CATEGORIES)
+    _set(model, "quadrant", of_quadrants, damaged, raw, shifts=0)
+    _set(model, "accepted", of_accepted, damaged, raw, shifts=1)
     with_mechanism = torch.nonzero(raw.mechanism_B >= 0)[:, 0]
     if len(with_mechanism):
         fitted = _fit_scale(partial(of_mechanisms, with_mechanism), torch.zeros(1), PRIOR_SD)
@@ -72,7 +72,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Rows, scale and shifts -> sum of the losses of these buildings."""
 
 
-def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, shifts: int) -> None:
+def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, *, shifts: int) -> None:
     """Set scale and shifts of each kind of building; those of rare kinds are drawn to the fit over all."""
     rows = torch.nonzero(inside)[:, 0]
     if not len(rows):

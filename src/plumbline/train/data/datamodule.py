@@ -35,6 +35,7 @@ class Data(LightningDataModule):
         tune: SequenceSet,
         optimise: Optimise,
         losses: Train,
+        *,
         seed: int,
         batch_size: int,
         resumed: bool = False,
