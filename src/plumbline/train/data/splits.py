@@ -73,8 +73,8 @@ def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> N
         for name in ("distance", "slope"):
             sum_B = np.add.reduceat(getattr(part, name).sum(1, dtype=float), part.offsets[:-1])
             _refuse(~np.isfinite(sum_B), part, folder, f"{name}: a value that is no number", "split.not_a_number")
-        is_finite_B = np.isfinite(part.geometry).all(1)
-        _refuse(~is_finite_B, part, folder, "geometry: a value that is no number", "split.not_a_number")
+        is_wrong_B = np.logical_not(np.isfinite(part.geometry).all(1))
+        _refuse(is_wrong_B, part, folder, "geometry: a value that is no number", "split.not_a_number")
         is_severity_B = np.isfinite(part.severity) & (part.severity >= 0)
         _refuse(~is_severity_B, part, folder, "severity: no permille", "split.bad_severity")
         is_code_B = np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS))))
