@@ -208,7 +208,7 @@ def test_a_package_from_before_another_preparation_is_opened_with_a_warning(pack
     assert (manifest.preparation, warning_keys(caplog)) == (PREPARATION, [])
     monkeypatch.setattr(module, "PREPARATION", PREPARATION + 1)
     open_package(package)
-    assert warned(caplog, "model.other_preparation", package, f"({PREPARATION}, now {PREPARATION + 1})")
+    assert warned(caplog, "model.old_preparation", package, f"({PREPARATION}, now {PREPARATION + 1})")
 
 
 @pytest.mark.parametrize("which", ["import predict", "import onnxruntime"])

@@ -51,7 +51,7 @@ def test_many_small_batches_answer_like_one(model, data, monkeypatch):
 def test_a_damaged_file_is_refused_by_name(tiny, tmp_path, damage):
     path = tmp_path / "model.onnx"
     path.write_bytes(damage((tiny.data("export") / "pruned.onnx").read_bytes()))
-    with refuses("onnx.unreadable", path) as refused:
+    with refuses("onnx.not_opened", path) as refused:
         OnnxModel(path)
     assert "\n" not in str(refused.value).strip()
 
@@ -105,7 +105,7 @@ def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, 
 @pytest.mark.parametrize("provider", ["CUDAExecutionProvider", "TensorrtExecutionProvider"])
 def test_a_device_that_is_not_there_is_an_error(tiny, monkeypatch, provider):
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
-    with refuses("onnx.other_provider", "pruned.onnx", provider):
+    with refuses("onnx.provider_not_started", "pruned.onnx", provider):
         OnnxModel(tiny.data("export") / "pruned.onnx", provider)
 
 
@@ -115,7 +115,7 @@ def test_libraries_of_a_gpu_are_loaded_where_one_is_asked_for(tmp_path, monkeypa
     """What is said of those that are not found is no output of a command."""
     calls = []
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: calls.append(print("Failed to load libcudart")))
-    with refuses("onnx.unreadable", "none.onnx"):
+    with refuses("onnx.not_opened", "none.onnx"):
         OnnxModel(tmp_path / "none.onnx", provider)
     assert len(calls) == loaded
     assert capsys.readouterr().out == ""

@@ -309,7 +309,7 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
             folder,
             manifest.preparation,
             PREPARATION,
-            key="model.other_preparation",
+            key="model.old_preparation",
         )
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     file_name = names.get(artifact, "") if artifact else manifest.default_model

@@ -60,12 +60,12 @@ class OnnxModel(Released):
                 str(path), options, providers=PROVIDERS.get(provider, [provider]), enable_fallback=0
             )
         except Exception as error:  # ONNX Runtime raises classes of its own for each sort of damage
-            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.unreadable") from None
+            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.not_opened") from None
         if self._session.get_providers()[0] != provider:
             raise InputError(
                 f"{path}: {provider} did not start, and ONNX Runtime took {self._session.get_providers()[0]}. Its "
                 "libraries are missing or of another version.",
-                key="onnx.other_provider",
+                key="onnx.provider_not_started",
             )
         shapes = {value.name: value.shape for value in self._session.get_inputs()}
         for kind, names, needed in (

@@ -77,7 +77,7 @@ def write_repository(package: Path, out: Path, settings: TritonSettings) -> list
     if package.resolve() in (out.resolve(), *out.resolve().parents):
         raise InputError(
             f"{out}: is inside the model package, which must stay as it is. Give another folder.",
-            key="output.inside_package",
+            key="output.in_package",
         )
     if out.resolve() in package.resolve().parents:
         raise InputError(f"{out}: the model package is inside of it. Give another folder.", key="output.around_package")

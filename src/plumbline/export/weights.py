@@ -49,7 +49,7 @@ def read_network(weights: Path, widths: Path) -> Diagnosis:
         model.load_state_dict(read_weights(weights))
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"{weights}: not readable as the network of {widths.name} ({error}).", key="weights.unreadable"
+            f"{weights}: not readable as the network of {widths.name} ({error}).", key="network.unreadable_weights"
         ) from None
     return model.eval()
 

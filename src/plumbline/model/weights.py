@@ -72,7 +72,7 @@ def read_preparation(folder: Path) -> int | None:
         with safe_open(path, "pt") as file:
             version = (file.metadata() or {}).get(PREPARED)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not readable ({error}).", key="weights.unreadable") from None
+        raise InputError(f"{path}: not readable ({error}).", key="network.unreadable_weights") from None
     if version is None:
         return None
     if not version.isdecimal():

@@ -166,15 +166,15 @@ def test_what_means_the_same_is_taken(before, after, tmp_path):
 def test_weights_for_points_that_were_prepared_otherwise_are_refused(tmp_path, monkeypatch, caplog):
     save_diagnosis(make_model(), tmp_path)
     monkeypatch.setattr(compatibility, "PREPARATION", 99)
-    with refuses("model.other_preparation", tmp_path, f"({PREPARATION}, now 99)"):
+    with refuses("model.old_preparation", tmp_path, f"({PREPARATION}, now 99)"):
         load_pretrained(make_model(), tmp_path)
     shipped = Diagnosis(load_diagnosis(pretrained.MODEL).network.spec)
-    with refuses("model.other_preparation", "pretrained/model", f"({PREPARATION}, now 99)"):
+    with refuses("model.old_preparation", "pretrained/model", f"({PREPARATION}, now 99)"):
         load_pretrained(shipped, pretrained.MODEL)
     save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")  # as it was once written
     load_pretrained(make_model(), tmp_path)
-    assert warning_keys(caplog) == ["model.unknown_preparation"]
-    assert warned(caplog, "model.unknown_preparation", tmp_path)
+    assert warning_keys(caplog) == ["model.no_preparation_version"]
+    assert warned(caplog, "model.no_preparation_version", tmp_path)
 
 
 @pytest.mark.parametrize("version", ["1.0", "new", ""])
@@ -198,13 +198,13 @@ def test_a_damaged_folder_is_refused(tmp_path):
     weights, widths = (tmp_path / f"model.{kind}" for kind in ("safetensors", "json"))
     state = load_file(weights)
     save_file({**state, "severity_mean": torch.zeros(2)}, weights)
-    with refuses("weights.unreadable", weights, "severity_mean"):
+    with refuses("network.unreadable_weights", weights, "severity_mean"):
         load_pretrained(make_model(), tmp_path)
     weights.write_bytes(b"no weights")
-    with refuses("weights.unreadable", weights):
+    with refuses("network.unreadable_weights", weights):
         load_pretrained(make_model(), tmp_path)
     widths.write_text('{"heads": 2}')
-    with refuses("model.bad_widths", widths):
+    with refuses("network.unreadable_spec", widths):
         load_pretrained(make_model(), tmp_path)
     widths.unlink()
     with pytest.raises(InputError, match=r"model\.json"):

@@ -26,7 +26,7 @@ def build_from_package(package: Path, out: Path, artifact: EngineArtifact, throu
     if package.resolve() in (out.resolve(), *out.resolve().parents):
         raise InputError(
             f"--output {out}: inside of the package, which must stay as it is. Give another folder.",
-            key="output.inside_package",
+            key="output.in_package",
         )
     device = this_device()
     manifest = verify_package(package)

@@ -47,7 +47,7 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
         trained = NetworkSpec.model_validate(read_json(path))
     except ValidationError as error:
         raise InputError(
-            f"{path}: not readable as the widths of a network ({error}).", key="model.bad_widths"
+            f"{path}: not readable as the widths of a network ({error}).", key="network.unreadable_spec"
         ) from None
     if new_spec(_model_section(trained), trained.max_length) != trained:
         raise InputError(
@@ -104,13 +104,13 @@ def check_preparation(folder: Path) -> None:
         warn(
             "%s: its weights name no version of the preparation of points; the present one is assumed",
             folder,
-            key="model.unknown_preparation",
+            key="model.no_preparation_version",
         )
     elif version != PREPARATION:
         raise InputError(
             f"train.start_from: {folder}: trained on points that were prepared in another way ({version}, now "
             f"{PREPARATION}): its inputs have another meaning. Take it out of the list, and train anew.",
-            key="model.other_preparation",
+            key="model.old_preparation",
         )
 
 
@@ -223,7 +223,7 @@ def load_pretrained(model: Diagnosis, folder: Path) -> None:
         model.load_state_dict(read_weights(path))
     except (SafetensorError, OSError, RuntimeError) as error:
         raise InputError(
-            f"{path}: not readable as the weights of its model.json ({error}).", key="weights.unreadable"
+            f"{path}: not readable as the weights of its model.json ({error}).", key="network.unreadable_weights"
         ) from None
     model.load_state_dict(statistics, strict=False)
 
