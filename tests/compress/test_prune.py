@@ -42,7 +42,9 @@ def network(data: Sequences, **settings: object) -> Diagnosis:
 
 
 def pruned(tiny: Tiny, model: Diagnosis, data: Sequences, ratio: float, importance: str = "taylor") -> Diagnosis:
-    return prune(model, every(model, ratio), slopes(model, data, tiny.params.train, batches=1, seed=0), importance)
+    return prune(
+        model, every(model, ratio), slopes(model, data, tiny.params.train, batches=1, seed=0), importance=importance
+    )
 
 
 def every(model: Diagnosis, share: float) -> dict[str, float]:

@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from plumbline.core.errors import InputError
 from plumbline.export import answers
 from plumbline.export import answers as spread
 from plumbline.export.onnx import finish, read_metadata
 from plumbline.export.runtime import CPU, OnnxModel
 from plumbline.prepare.features.shards import load_shards
+from tests.refusals import refuses
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_many_small_batches_answer_like_one(model, data, monkeypatch):
 def test_a_damaged_file_is_refused_by_name(tiny, tmp_path, damage):
     path = tmp_path / "model.onnx"
     path.write_bytes(damage((tiny.data("export") / "pruned.onnx").read_bytes()))
-    with pytest.raises(InputError, match=r"model\.onnx: ") as refused:
+    with refuses("onnx.not_opened", path) as refused:
         OnnxModel(path)
     assert "\n" not in str(refused.value).strip()
 
@@ -61,19 +61,19 @@ def test_somebody_elses_model_is_refused(tmp_path):
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "other", value[:1], value[1:])
     opset = [helper.make_opsetid("", 20)]
     onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "other.onnx")
-    with pytest.raises(InputError, match=r"other\.onnx: outputs y found, quadrant_probability, .* needed"):
+    with refuses("onnx.other_tensors", "other.onnx", "outputs y", "quadrant_probability, "):
         OnnxModel(tmp_path / "other.onnx")
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "place"),
     [({"max_length": "many"}, "no JSON"), ({"max_length": "0"}, "max_length"), ({"quadrants": "7"}, "quadrants")],
 )
-def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, changed, said):
+def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, changed, place):
     path = tmp_path / "model.onnx"
     path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
     finish(path, {**read_metadata(path), **changed})
-    with pytest.raises(InputError, match=rf"model\.onnx: its metadata are not those of a Plumbline model \({said}\)"):
+    with refuses("onnx.foreign_metadata", path, f"({place})"):
         OnnxModel(path)
 
 
@@ -105,7 +105,7 @@ def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, 
 @pytest.mark.parametrize("provider", ["CUDAExecutionProvider", "TensorrtExecutionProvider"])
 def test_a_device_that_is_not_there_is_an_error(tiny, monkeypatch, provider):
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
-    with pytest.raises(InputError, match=rf"pruned\.onnx: {provider} did not start"):
+    with refuses("onnx.provider_not_started", "pruned.onnx", provider):
         OnnxModel(tiny.data("export") / "pruned.onnx", provider)
 
 
@@ -115,7 +115,7 @@ def test_libraries_of_a_gpu_are_loaded_where_one_is_asked_for(tmp_path, monkeypa
     """What is said of those that are not found is no output of a command."""
     calls = []
     monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: calls.append(print("Failed to load libcudart")))
-    with pytest.raises(InputError, match="ONNX Runtime cannot open it"):
+    with refuses("onnx.not_opened", "none.onnx"):
         OnnxModel(tmp_path / "none.onnx", provider)
     assert len(calls) == loaded
     assert capsys.readouterr().out == ""

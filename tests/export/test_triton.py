@@ -14,6 +14,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.export.triton import MARK, TritonSettings, model_names, onnx_tensors, write_repository
 from plumbline.prepare.features.shards import load_shards
 from tests.export.model_config import ENUMS, parse
+from tests.refusals import refuses
 from tests.tiny import run_cli
 
 NETWORKS = {"plumbline": "model.onnx", "plumbline_fp16": "model.fp16.onnx", "plumbline_int8": "model.int8.onnx"}
@@ -115,18 +116,18 @@ def test_on_a_gpu_tensorrt_is_taken_only_where_asked_for(tiny, tmp_path):
         assert "intra_op_thread_count" not in {entry.key for entry in message.parameters}
 
 
-@pytest.mark.parametrize(("words", "said"), [(("--tensorrt",), "--tensorrt"), (("--gpu", "--threads", 2), "--threads")])
-def test_settings_that_contradict_each_other_are_refused(tiny, tmp_path, words, said):
+@pytest.mark.parametrize("words", [("--tensorrt",), ("--threads", 2, "--gpu")])
+def test_settings_that_contradict_each_other_are_refused(tiny, tmp_path, words):
     ended = run_cli("triton", tiny.data("package"), "--output", "models", *words, cwd=tmp_path)
     assert ended.code == 2
-    assert said in ended.err
+    assert words[0] in ended.err
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["../elsewhere", "", ".hidden", "a/b", "a b"])
 def test_a_name_that_is_no_folder_is_refused(tiny, name):
     manifest = verify_package(tiny.data("package")).model_copy(update={"name": name})
-    with pytest.raises(InputError, match="cannot be the name"):
+    with refuses("package.unfit_name", repr(name)):
         model_names(manifest)
 
 
@@ -140,13 +141,13 @@ def test_our_own_repository_is_replaced_and_nothing_else(tiny, tmp_path):
         (out / name).parent.mkdir(exist_ok=True)
         before = (out / name).read_bytes() if (out / name).exists() else None
         (out / name).write_text("{}")
-        with pytest.raises(InputError, match="not written by this command, or changed since"):
+        with refuses("output.foreign_files", out / ("plumbline" if name == MARK else name)):
             write_repository(package, out, TritonSettings())
         (out / name).write_bytes(before) if before else (out / name).unlink()
     written = (out / MARK).read_bytes()
     for content in ("[]", '"x"', '{"files": []}'):
         (out / MARK).write_text(content)
-        with pytest.raises(InputError, match=rf"{MARK}: not the list of files that this command writes"):
+        with refuses("output.foreign_list", out / MARK):
             write_repository(package, out, TritonSettings())
     (out / MARK).write_bytes(written)
     (tmp_path / "file").touch()
@@ -158,5 +159,5 @@ def test_a_model_without_a_free_batch_is_refused(tiny, tmp_path):
     model = onnx.load(tiny.data("package") / "model.onnx")
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 3
     onnx.save(model, tmp_path / "fixed.onnx")
-    with pytest.raises(InputError, match=r"fixed\.onnx: distance: its first dimension is not `batch`"):
+    with refuses("onnx.batch_not_first", "fixed.onnx", "distance"):
         onnx_tensors(tmp_path / "fixed.onnx")

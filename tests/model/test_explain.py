@@ -55,7 +55,7 @@ def test_what_is_average_or_unread_moves_nothing():
         values[0, 2] = model.get_buffer(f"{name}_mean")
     with torch.no_grad():
         model.network.geometry[0].weight[:, 5] = 0
-    found = integrated_gradients(model, "quadrant", *batch)
+    found = integrated_gradients(model, "quadrant", batch)
     assert found.scatterer_BL[0, 2] == 0
     assert found.scatterer_BL[0, [0, 1, 3, 4, 5]].all()
     assert not found.geometry_BF[:, 5].any()

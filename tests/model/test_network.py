@@ -18,7 +18,7 @@ from tests.model.made import inputs, small_model
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_a_stream_is_zero_outside_of_the_mask_and_local_within(kernel, kind):
     torch.manual_seed(0)
-    stream = Stream(4, 8, [8], kernel, kind)
+    stream = Stream(4, 8, [8], kernel=kernel, kind=kind)
     x, mask = torch.randn(2, 12, 4), (torch.arange(12) < torch.tensor([[12], [7]]))[..., None]
     out = stream(x, mask)
     assert not out[~mask.expand_as(out)].any()

@@ -25,6 +25,7 @@ from plumbline.params.plugins import Plugins
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
 from plumbline.train.data.splits import fit_statistics
 from tests.model.made import FORMULA
+from tests.refusals import refuses
 from tests.train.made import make_batch, make_sequences, settings
 
 TABLES = {name: table for name, table in vars(plugins).items() if isinstance(table, Plugins)}
@@ -148,14 +149,14 @@ def test_a_name_without_a_line_is_refused_with_those_that_have_one(table, found)
 def test_a_model_of_unknown_origin_can_name_nothing_else(key, found, tmp_path):
     save_diagnosis(built(settings()), tmp_path)
     write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), key: found})
-    with pytest.raises(InputError, match=rf"not a readable model (?s:.*)\n{key}\n"):
+    with refuses("model.unreadable", tmp_path, f"\n{key}\n"):
         load_diagnosis(tmp_path)
 
 
 def test_attention_layers_without_attention_are_refused(tmp_path):
     save_diagnosis(built(settings()), tmp_path)
     write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), "attention": "none"})
-    with pytest.raises(InputError, match="attention: none found, with 1 attention layers"):
+    with refuses("model.unreadable", "attention: none", "1 attention layers"):
         load_diagnosis(tmp_path)
 
 
@@ -182,7 +183,7 @@ def add(monkeypatch):
 @pytest.mark.parametrize("table", list(ADDED))
 def test_one_line_is_enough(table, add):
     """From the parameters to gradients."""
-    with pytest.raises(InputError, match="'added' found; one of "):
+    with pytest.raises(InputError, match="'added'"):
         parse_params(changed(table, "added"))
     add(table, ADDED[table])
     params, model = parse_params(changed(table, "added")), built(changed(table, "added"))
@@ -225,8 +226,6 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
 def test_a_plugin_that_cannot_be_exported_is_refused_by_name(add, tmp_path):
     add("POOLING", "Unexportable")
     path = tmp_path / "model.onnx"
-    with pytest.raises(
-        InputError, match=r"model\.onnx: .* pooling added, .* cannot be exported \(\w+: .*\)\. Use another"
-    ):
+    with refuses("onnx.not_exportable", "model.onnx", "pooling added", "section model"):
         export_onnx(built(changed("POOLING", "added")), path, 20)
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.validate.measure import slices
 
 
-def buildings(length, severity, city, difficulty, area_m2, mechanism, accepted):
+def buildings(*, length, severity, city, difficulty, area_m2, mechanism, accepted):
     count, points = len(length), int(np.sum(length))
     geometry = np.zeros((count, len(GEOMETRY)), np.float32)
     geometry[:, names(GEOMETRY).index("log_area")] = np.log(area_m2)
@@ -32,13 +32,13 @@ def buildings(length, severity, city, difficulty, area_m2, mechanism, accepted):
 def test_each_building_stands_where_its_numbers_put_it():
     parts = slices(
         buildings(
-            [9, 10, 19, 20, 49, 50],
-            [0.49, 0.5, 0.75, 1.5, 2.9, 3.0],
-            ["c", "c", "c", "x", "x", "x"],
-            [-1, 1, 0, 2, 2, -1],
-            [50, 101, 249, 251, 599, 601],
-            [-1, 0, 3, 3, 1, 5],
-            [0, 1, 1, 2, 4, 3],
+            length=[9, 10, 19, 20, 49, 50],
+            severity=[0.49, 0.5, 0.75, 1.5, 2.9, 3.0],
+            city=["c", "c", "c", "x", "x", "x"],
+            difficulty=[-1, 1, 0, 2, 2, -1],
+            area_m2=[50, 101, 249, 251, 599, 601],
+            mechanism=[-1, 0, 3, 3, 1, 5],
+            accepted=[0, 1, 1, 2, 4, 3],
         ),
         max_strain_error_permille=0.1,
     )

@@ -122,6 +122,7 @@ def prune(
     model: Diagnosis,
     shares: Mapping[str, float],
     slopes: Slopes,
+    *,
     importance: str = "taylor",
     heads: int | None = None,
     multiple: int = 1,
@@ -292,7 +293,7 @@ def _width(layer: Any, model: Diagnosis) -> int:
 STREAMS = ("distance", "slope")
 
 
-def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, batches: int, seed: int) -> Diagnosis:
+def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, *, batches: int, seed: int) -> Diagnosis:
     """Return `model` with at most `most` blocks in each stream; `model` itself if it has no more.
 
     Blocks are removed one after another: from a stream with too many, the one whose removal leaves the lowest measured

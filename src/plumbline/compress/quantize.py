@@ -46,7 +46,8 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
         if len({float(data.pad(part)["slope"].astype(float).sum()) for part in drawn}) < len(drawn):
             raise InputError(
                 "int8 calibration: two batches of the training split hold the same values. Is a city there twice? "
-                "Leave one out, or make export.calibration_batches smaller."
+                "Leave one out, or make export.calibration_batches smaller.",
+                key="calibration.repeated_batch",
             )
 
     def get_next(self) -> dict[str, NDArray[np.generic]] | None:

@@ -39,7 +39,7 @@ def scan(model: Diagnosis, slopes: Slopes, importance: str, buildings: SequenceS
     for group in track(groups, len(groups), "sensitivity"):
         rows.append({"group": group, "ratio": 0.0, **whole})
         for ratio in RATIOS:
-            pruned = prune(model, {group: ratio}, slopes, importance)
+            pruned = prune(model, {group: ratio}, slopes, importance=importance)
             rows.append({"group": group, "ratio": ratio, **_measure(pruned, buildings)})
     return rows
 

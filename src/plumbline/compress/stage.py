@@ -58,18 +58,24 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     }
     data = sha256_folder(prepared)
     torch.set_num_threads(threads(params.train))
-    options = (splits.train, params.train, section.importance_batches, params.train.seed)
-    start = teacher if section.blocks is None else shallower(teacher, section.blocks, *options)
-    gradients = slopes(start, *options)
+    options = {"batches": section.importance_batches, "seed": params.train.seed}
+    start = teacher
+    if section.blocks is not None:
+        start = shallower(teacher, section.blocks, splits.train, params.train, **options)
+    gradients = slopes(start, splits.train, params.train, **options)
     shares = channel_shares(start, section)
-    model = prune(start, shares, gradients, section.importance, section.heads, section.multiple)
+    model = prune(
+        start, shares, gradients, importance=section.importance, heads=section.heads, multiple=section.multiple
+    )
     n_before, n_after = (count_parameters(m.network)["total"] for m in (teacher, model))
     log.info("pruned: %d of %d parameters left (%.0f %%)", n_after, n_before, 100 * n_after / n_before)
     freeze(model, section.freeze, "compress")
     if params.train.freeze and not section.freeze:
         log.info("train.freeze does not act here: all that pruning left is trained, but for compress.freeze")
     fitted = fit(
-        Optimisation(model, section, params.train, teacher, section.distil_weight, "compress"),
+        Optimisation(
+            model, section, params.train, teacher=teacher, distil_weight=section.distil_weight, section="compress"
+        ),
         splits.train,
         splits.tune,
         name="compress",

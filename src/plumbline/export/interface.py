@@ -193,7 +193,10 @@ def read_properties(metadata: Mapping[str, str], where: str) -> ModelProperties:
         key = error.errors()[0]["loc"][0]
     except json.JSONDecodeError:
         key = "no JSON"
-    raise InputError(f"{where}: its metadata are not those of a Plumbline model ({key}). Export it again.")
+    raise InputError(
+        f"{where}: its metadata are not those of a Plumbline model ({key}). Export it again.",
+        key="onnx.foreign_metadata",
+    )
 
 
 SEQUENCES = ("distance", "slope")
@@ -226,18 +229,22 @@ class Signature:
         """
         if not isinstance(inputs, Mapping):
             raise InputError(
-                f"model inputs: {type(inputs).__name__} found, a dictionary with {', '.join(NAMES)} needed."
+                f"model inputs: {type(inputs).__name__} found, a dictionary with {', '.join(NAMES)} needed.",
+                key="inputs.not_a_dictionary",
             )
         if wrong := set(inputs) ^ set(NAMES):
             name = min(wrong, key=str)
             state = "unknown" if name in inputs else "missing"
-            raise InputError(f"model inputs: {name!r} is {state}; {', '.join(NAMES)} are needed.")
+            raise InputError(
+                f"model inputs: {name!r} is {state}; {', '.join(NAMES)} are needed.", key="inputs.wrong_name"
+            )
         batch, length = self._check_arrays(inputs)
         self._check_size(batch, length)
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(
                 f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no scatterer. "
-                "Leave such buildings out."
+                "Leave such buildings out.",
+                key="inputs.no_scatterer",
             )
         mask_BL = inputs[MASK]
         # Neighbours in a row are neighbours on the building: a gap between them would change the answer, unnoticed.
@@ -245,7 +252,8 @@ class Signature:
             raise InputError(
                 f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding before a "
                 "scatterer. Scatterers take the first places of a row, in order along the longer side; "
-                "padding comes behind them."
+                "padding comes behind them.",
+                key="inputs.padding_first",
             )
         for name in FLOATS if finite else ():
             self._check_finite(name, inputs)
@@ -264,7 +272,8 @@ class Signature:
                 limit = "or more" if self.max_length is None else f"to {self.max_length}"
                 raise InputError(
                     f"building {b} of the data: {n_scatterers} scatterers found, 1 {limit} needed. "
-                    "`prepare.min_points` and `prepare.max_points` see to that."
+                    "`prepare.min_points` and `prepare.max_points` see to that.",
+                    key="inputs.scatterer_count",
                 )
 
     def _check_arrays(self, inputs: Mapping[str, Any]) -> tuple[int, int]:
@@ -273,7 +282,8 @@ class Signature:
             of_mask = np.shape(inputs[MASK])
         except ValueError:
             raise InputError(
-                "model inputs: mask: rows of different lengths found, a numpy array of bool (batch, length) needed."
+                "model inputs: mask: rows of different lengths found, a numpy array of bool (batch, length) needed.",
+                key="inputs.unequal_rows",
             ) from None
         batch: Any
         length: Any
@@ -287,7 +297,8 @@ class Signature:
                 kind_found = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
                 raise InputError(
                     f"model inputs: {name}: {kind_found} found, a numpy array of {kind} "
-                    f"({', '.join(map(str, shape))}) needed: buildings, places in a row as in mask, columns."
+                    f"({', '.join(map(str, shape))}) needed: buildings, places in a row as in mask, columns.",
+                    key="inputs.wrong_array",
                 )
         return batch, length
 
@@ -296,12 +307,14 @@ class Signature:
             raise InputError(
                 f"model inputs: {length} scatterers a building found, at most {self.max_length} allowed. "
                 "`prepare.max_points` leaves so many; a model for more must be trained with a larger "
-                "one."
+                "one.",
+                key="inputs.too_long",
             )
         if self.max_batch is not None and batch > self.max_batch:
             raise InputError(
                 f"model inputs: {batch} buildings found, this engine takes at most {self.max_batch} at a "
-                "time. Give smaller batches."
+                "time. Give smaller batches.",
+                key="inputs.too_large_batch",
             )
 
     def _check_finite(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> None:
@@ -319,7 +332,8 @@ class Signature:
         position = f"building {place[0]}" + (f", scatterer {place[1]}" if name in SEQUENCES else "")
         raise InputError(
             f"model inputs: {name}: {value[place]} found at {position}, {column}; numbers are needed"
-            + (", in the padding too: give zeros there." if padding else ". Leave such buildings or scatterers out.")
+            + (", in the padding too: give zeros there." if padding else ". Leave such buildings or scatterers out."),
+            key="inputs.not_a_number",
         )
 
 

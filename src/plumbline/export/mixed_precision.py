@@ -12,7 +12,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.compress.quantize import Calibration, Quantiser, quantiser
-from plumbline.core.console import log, track
+from plumbline.core.console import log, track, warn
 from plumbline.core.files import atomic_file
 from plumbline.params import Export
 from plumbline.params.compress import Change
@@ -88,11 +88,14 @@ def _least_in_float(
             if changed.over(bound) <= 1:
                 break
         else:
-            log.warning("int8: beyond export.max_change even with float products; the weights in 8 bits do that.")
+            warn(
+                "int8: beyond export.max_change even with float products; the weights in 8 bits do that.",
+                key="int8.beyond_bound",
+            )
     log.info(
         "int8: answers change by %.4f in probability and %.4f permille on average; in float: %s",
         *changed,
-        ", ".join(groups_in_float) or "none but the heads and what tells the unlike",
+        ", ".join(groups_in_float) or "none but the heads and the novelty",
     )
     return model, [{**row, "chosen": place == len(rows) - 1} for place, row in enumerate(rows)]
 

@@ -56,9 +56,9 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
                 verbose=False,
             )
         except OnnxExporterError as error:
-            raise InputError(_refused(model, path, error)) from error
+            raise InputError(_refused(model, path, error), key="onnx.not_exportable") from error
         if program is None:
-            raise PlumblineError("torch.onnx.export returned no program.")
+            raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
         onnx.save(softmax_in_float(apart(program.model_proto)), temporary)
         share = [round(float(value), 6) for value in model.get_buffer("category_share")]
         finish(temporary, properties(model.network.spec.max_length, model.preparation, share))
@@ -214,7 +214,7 @@ def in_half(model: Diagnosis) -> Diagnosis:
     for name, parameter in model.named_parameters():
         # NaN passes: a network that diverged is for the gates to refuse, with evidence.
         if parameter.dtype == half and parameter.isinf().any():
-            raise PlumblineError(f"fp16: a weight of {name} is larger than fp16 can hold.")
+            raise PlumblineError(f"fp16: a weight of {name} is larger than fp16 can hold.", key="fp16.weight_too_large")
     return model
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, check_place, read_json, sha256_file, write_json
 from plumbline.export.interface import interface, predictions_interface, same_inputs
@@ -123,18 +123,21 @@ def family_of(folder: Path) -> str:
 
 def _content(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.")
+        raise InputError(
+            f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.", key="package.missing"
+        )
     path = folder / MANIFEST
     if not path.exists():
         trained = (folder / "model.safetensors").is_file()
         description = "a trained model, and no model package" if trained else "no model package"
         raise InputError(
             f"{folder}: {description}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
-            "`plumbline package` makes of a trained model that passes the gates."
+            "`plumbline package` makes of a trained model that passes the gates.",
+            key="package.no_manifest",
         )
     content = read_json(path)
     if not isinstance(content, dict):
-        raise InputError(f"{path}: not readable as a manifest. Get the package again.")
+        raise InputError(f"{path}: not readable as a manifest. Get the package again.", key="manifest.unreadable")
     return content
 
 
@@ -151,19 +154,23 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.") from None
+        raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.", key="manifest.bad_value") from None
     present = set(_names(folder)) - {MANIFEST}
     for name in sorted(present ^ set(manifest.files)):
-        state = "is not in the manifest" if name in present else "is missing"
-        raise InputError(f"{folder / name}: {state}. Get the package again.")
+        if name in present:
+            raise InputError(
+                f"{folder / name}: is not in the manifest. Get the package again.", key="package.unlisted_file"
+            )
+        raise InputError(f"{folder / name}: is missing. Get the package again.", key="package.missing_file")
     for name, listed in manifest.files.items():
         if not (folder / name).is_file():  # a link to nowhere, as an emptied cache leaves it
-            raise InputError(f"{folder / name}: is missing. Get the package again.")
+            raise InputError(f"{folder / name}: is missing. Get the package again.", key="package.missing_file")
         actual = _file(folder / name)
         if actual != listed.model_dump():
             raise InputError(
                 f"{folder / name}: changed since it was released (SHA-256 {actual['sha256'][:12]}… found, "
-                f"{listed.sha256[:12]}… in the manifest). Get the package again."
+                f"{listed.sha256[:12]}… in the manifest). Get the package again.",
+                key="package.changed_file",
             )
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
     text = json.dumps(content, indent=2) + "\n"
@@ -172,7 +179,8 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     if not is_unchanged or path.read_bytes() != text.encode():
         raise InputError(
             f"{path}: changed since it was released (its content is not that of version "
-            f"{manifest.version}). Get the package again."
+            f"{manifest.version}). Get the package again.",
+            key="package.changed_manifest",
         )
     return manifest
 
@@ -254,10 +262,14 @@ def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
     try:
         replaced = verify_package(folder)
     except InputError as error:
-        raise InputError(f"{folder}: holds something that this command did not write ({error}) Give another.") from None
+        raise InputError(
+            f"{folder}: holds something that this command did not write ({error}) Give another.",
+            key="output.foreign_files",
+        ) from None
     if replaced.gate != gate:
         raise InputError(
-            f"{folder}: holds the package {replaced.version}, which came from elsewhere. Give another folder."
+            f"{folder}: holds the package {replaced.version}, which came from elsewhere. Give another folder.",
+            key="output.other_package",
         )
 
 
@@ -269,7 +281,10 @@ def verify_package(folder: Path) -> Manifest:
     """
     family = family_of(folder)
     if family != FAMILY:
-        raise InputError(f"{folder}: a package of {family}, which judges no buildings. Give one of {FAMILY}.")
+        raise InputError(
+            f"{folder}: a package of {family}, which judges no buildings. Give one of {FAMILY}.",
+            key="package.other_family",
+        )
     return verify_folder(folder, Manifest)
 
 
@@ -284,19 +299,21 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     if not same_inputs(manifest.inputs):
         raise InputError(
             f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
-            "version that made the package, or a package that this version made."
+            "version that made the package, or a package that this version made.",
+            key="package.other_columns",
         )
     if manifest.preparation != PREPARATION:
-        log.warning(
+        warn(
             "%s: trained on points that were prepared in another way (%d, now %d). It may judge fewer buildings, and "
             "less well; train it anew.",
             folder,
             manifest.preparation,
             PREPARATION,
+            key="model.old_preparation",
         )
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     file_name = names.get(artifact, "") if artifact else manifest.default_model
     if file_name not in manifest.files or file_name not in MODELS:
         available = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
-        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {available}.")
+        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {available}.", key="package.no_such_model")
     return manifest, OnnxModel(folder / file_name)

@@ -60,11 +60,12 @@ class OnnxModel(Released):
                 str(path), options, providers=PROVIDERS.get(provider, [provider]), enable_fallback=0
             )
         except Exception as error:  # ONNX Runtime raises classes of its own for each sort of damage
-            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).") from None
+            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.not_opened") from None
         if self._session.get_providers()[0] != provider:
             raise InputError(
                 f"{path}: {provider} did not start, and ONNX Runtime took {self._session.get_providers()[0]}. Its "
-                "libraries are missing or of another version."
+                "libraries are missing or of another version.",
+                key="onnx.provider_not_started",
             )
         shapes = {value.name: value.shape for value in self._session.get_inputs()}
         for kind, names, needed in (
@@ -72,7 +73,9 @@ class OnnxModel(Released):
             ("inputs", tuple(shapes), NAMES),
         ):
             if names != needed:
-                raise InputError(f"{path}: {kind} {', '.join(names)} found, {', '.join(needed)} needed.")
+                raise InputError(
+                    f"{path}: {kind} {', '.join(names)} found, {', '.join(needed)} needed.", key="onnx.other_tensors"
+                )
         self.about = read_properties(self._session.get_modelmeta().custom_metadata_map, str(path))
         """Metadata of the file."""
         columns = {name: shapes[name][-1] for name in FLOATS}
@@ -110,7 +113,8 @@ def _refuse_both_runtimes() -> None:
     """
     if len(installed_versions(("onnxruntime", "onnxruntime-gpu"))) > 1:
         raise InputError(
-            "onnxruntime and onnxruntime-gpu are both installed. Uninstall both, then install one of them."
+            "onnxruntime and onnxruntime-gpu are both installed. Uninstall both, then install one of them.",
+            key="onnxruntime.installed_twice",
         )
 
 

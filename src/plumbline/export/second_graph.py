@@ -205,7 +205,7 @@ def export_predictions(limits: Prepare, category_share: Sequence[float], path: P
             verbose=False,
         )
         if program is None:
-            raise PlumblineError("torch.onnx.export returned no program.")
+            raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
         onnx.save(program.model_proto, temporary)
         thresholds = limits.model_dump(include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"})
         about: dict[str, Any] = {**declared, "prepare": thresholds, "category_share": list(category_share)}

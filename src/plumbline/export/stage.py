@@ -44,7 +44,9 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         if device is not None:
             weights = (folder / "weights.safetensors", folder / "network.json")
             for name in params.engines:
-                build(folder / f"{name}.onnx", weights, folder / "engines", name, device, "onnx")
+                build(
+                    folder / f"{name}.onnx", weights, folder / "engines", artifact=name, device=device, through="onnx"
+                )
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 
@@ -57,7 +59,10 @@ def export_model(source: Path, params: Export, out: Path) -> None:
     """
     unknown = sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
     if unknown:
-        raise InputError(f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give another.")
+        raise InputError(
+            f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give another.",
+            key="output.foreign_files",
+        )
     model = load_diagnosis(source)
     with told_unwritten(out), atomic_folder(out) as folder:
         for name, written in zip(ONE, (model, in_half(model)), strict=True):

@@ -75,9 +75,12 @@ def write_repository(package: Path, out: Path, settings: TritonSettings) -> list
     """
     manifest = verify_package(package)
     if package.resolve() in (out.resolve(), *out.resolve().parents):
-        raise InputError(f"{out}: is inside the model package, which must stay as it is. Give another folder.")
+        raise InputError(
+            f"{out}: is inside the model package, which must stay as it is. Give another folder.",
+            key="output.in_package",
+        )
     if out.resolve() in package.resolve().parents:
-        raise InputError(f"{out}: the model package is inside of it. Give another folder.")
+        raise InputError(f"{out}: the model package is inside of it. Give another folder.", key="output.around_package")
     _check_replaced(out)
     names = model_names(manifest)
     with atomic_folder(out) as folder:
@@ -99,7 +102,10 @@ def model_names(manifest: Manifest) -> dict[str, str]:
         InputError: the package's name cannot be that of a folder.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", manifest.name):
-        raise InputError(f"manifest.json: name: {manifest.name!r} cannot be the name of a model on a server.")
+        raise InputError(
+            f"manifest.json: name: {manifest.name!r} cannot be the name of a model on a server.",
+            key="package.unfit_name",
+        )
     return {
         file: "_".join([manifest.name, *(part for part in Path(file).stem.split(".") if part != "model")])
         for file in sorted(manifest.files)
@@ -174,10 +180,16 @@ def _tensors(kind: str, tensors: Iterable[TensorConfig]) -> Iterable[str]:
 def _tensor(value: Any, path: Path) -> TensorConfig:
     kind = value.type.tensor_type
     if kind.elem_type not in TYPES:
-        raise InputError(f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to Triton.")
+        raise InputError(
+            f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to Triton.",
+            key="onnx.unknown_type",
+        )
     batch, *sizes = kind.shape.dim or [None]
     if batch is None or batch.dim_param != "batch":
-        raise InputError(f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot batch it.")
+        raise InputError(
+            f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot batch it.",
+            key="onnx.batch_not_first",
+        )
     return TensorConfig(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in sizes])
 
 
@@ -192,14 +204,16 @@ def _check_replaced(out: Path) -> None:
     written = content.get("files", {}) if isinstance(content, dict) else None
     if not isinstance(written, dict):
         raise InputError(
-            f"{out / MARK}: not the list of files that this command writes. Give another folder, or remove this one."
+            f"{out / MARK}: not the list of files that this command writes. Give another folder, or remove this one.",
+            key="output.foreign_list",
         )
     for path in _files(out):
         name = path.relative_to(out).as_posix()
         if name != MARK and written.get(name) != sha256_file(path):
             raise InputError(
                 f"{path}: not written by this command, or changed since, and would be lost. Give another folder, or "
-                "remove this one."
+                "remove this one.",
+                key="output.foreign_files",
             )
 
 

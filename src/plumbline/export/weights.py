@@ -30,7 +30,8 @@ def network_files(package: Path) -> tuple[Path, Path]:
             return weights, widths
     raise InputError(
         f"{package}: no {FILES[0][0]} with {FILES[0][1]} in it. The weights are needed here: give a package that this "
-        "version of Plumbline made."
+        "version of Plumbline made.",
+        key="package.no_weights",
     )
 
 
@@ -47,7 +48,9 @@ def read_network(weights: Path, widths: Path) -> Diagnosis:
         model = Diagnosis(NetworkSpec.model_validate(read_json(widths)))
         model.load_state_dict(read_weights(weights))
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise InputError(f"{weights}: not readable as the network of {widths.name} ({error}).") from None
+        raise InputError(
+            f"{weights}: not readable as the network of {widths.name} ({error}).", key="network.unreadable_weights"
+        ) from None
     return model.eval()
 
 

@@ -9,6 +9,7 @@ Shape legend: B buildings, L scatterers, F features, C channels, D channels of b
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -164,7 +165,14 @@ class Stream(nn.Module):
     """Features of each scatterer to channels, then blocks along the sequence."""
 
     def __init__(
-        self, features: int, channels: int, hidden: list[int], kernel: int, kind: str = "plain", recompute: bool = False
+        self,
+        features: int,
+        channels: int,
+        hidden: list[int],
+        *,
+        kernel: int,
+        kind: str = "plain",
+        recompute: bool = False,
     ) -> None:
         super().__init__()
         self.recompute = recompute
@@ -196,9 +204,9 @@ class Encoder(nn.Module):
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
-        kinds = (spec.kernel, spec.convolution, spec.checkpoint_activations)
-        self.distance = Stream(len(DISTANCE), spec.distance_channels, spec.distance_hidden, *kinds)
-        self.slope = Stream(len(SLOPE), spec.slope_channels, spec.slope_hidden, *kinds)
+        stream = partial(Stream, kernel=spec.kernel, kind=spec.convolution, recompute=spec.checkpoint_activations)
+        self.distance = stream(len(DISTANCE), spec.distance_channels, spec.distance_hidden)
+        self.slope = stream(len(SLOPE), spec.slope_channels, spec.slope_hidden)
 
     def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, mask_BL: Tensor) -> Tensor:
         """Return features (B, L, D), zero outside of the mask."""

@@ -55,8 +55,8 @@ def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor,
     inputs = (distance, slope, geometry, mask)
     return Explanation(
         attention_share(model, *inputs),
-        integrated_gradients(model, "quadrant", *inputs),
-        integrated_gradients(model, "severity", *inputs),
+        integrated_gradients(model, "quadrant", inputs),
+        integrated_gradients(model, "severity", inputs),
     )
 
 
@@ -83,14 +83,19 @@ def attention_share(model: Diagnosis, distance: Tensor, slope: Tensor, geometry:
 
 
 def integrated_gradients(
-    model: Diagnosis, question: Question, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor
+    model: Diagnosis, question: Question, inputs: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> Attribution:
     """Integrate gradients on the straight way from the average building's features (Sundararajan et al. 2017).
 
     The average building has as many scatterers in the same places of the sequence, with zeros for features. The
     gradient in the middle of a stretch stands for all of it. A stretch is halved where that misses by how much the
     answer changes along it: a network with normalisations and maxima changes steeply in some places.
+
+    Args:
+        model: in evaluation mode. question: whose answer is explained.
+        inputs: distance, slope, geometry and mask, as `Diagnosis.forward` takes them.
     """
+    distance, slope, geometry, mask = inputs
     with torch.inference_mode(False), torch.enable_grad():
         # Copies, because what was made in inference mode never has gradients; padding may hold what is no number.
         mask = mask.clone()

@@ -32,7 +32,14 @@ class Neck(nn.Module):
         channels = spec.distance_channels + spec.slope_channels
         self.position = build_position(spec.position, channels, spec.max_length) if spec.attention_layers else None
         self.attention = nn.ModuleList(
-            AttentionLayer(channels, layer.inner, layer.feedforward, spec.heads_of(layer), spec.attention, spec.dropout)
+            AttentionLayer(
+                channels,
+                layer.inner,
+                layer.feedforward,
+                heads=spec.heads_of(layer),
+                kind=spec.attention,
+                dropout=spec.dropout,
+            )
             for layer in spec.attention_layers
         )
         self.norm = nn.LayerNorm(channels)

@@ -33,7 +33,8 @@ def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
         if not broken and value.is_floating_point() and bool(value.isnan().any()):
             raise InputError(
                 f"{path}: {name} holds values that are no numbers: the file is damaged, or its training went wrong. "
-                "Get the model again, or train it anew."
+                "Get the model again, or train it anew.",
+                key="weights.not_a_number",
             )
     return tensors
 
@@ -48,7 +49,8 @@ def _check_released(path: Path) -> None:
     if isinstance(listed, dict) and listed.get("sha256") != (actual := sha256_file(path)):
         raise InputError(
             f"{path}: changed since it was released (SHA-256 {actual[:12]}… found, {str(listed.get('sha256'))[:12]}… "
-            "in the manifest). Get the model again."
+            "in the manifest). Get the model again.",
+            key="package.changed_file",
         )
 
 
@@ -70,12 +72,13 @@ def read_preparation(folder: Path) -> int | None:
         with safe_open(path, "pt") as file:
             version = (file.metadata() or {}).get(PREPARED)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not readable ({error}).") from None
+        raise InputError(f"{path}: not readable ({error}).", key="network.unreadable_weights") from None
     if version is None:
         return None
     if not version.isdecimal():
         raise InputError(
             f"{path}: preparation version {version!r} found, where a whole number is needed. Get the model again, or "
-            "train it anew."
+            "train it anew.",
+            key="weights.bad_preparation",
         )
     return int(version)

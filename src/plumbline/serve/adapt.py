@@ -170,7 +170,9 @@ def adapt(
     centroids = footprints.geometry.centroid
     centre = np.column_stack([centroids.x, centroids.y])[prepared.footprint][rows]
     try:
-        adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
+        adapter = fit(
+            base, base_hash(base_folder), sequences.take(rows), centre, params=params, name=name, prepare=prepare
+        )
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
     about = adapter.about.model_copy(update={"made": _make_record(inputs, params, reading.window)})

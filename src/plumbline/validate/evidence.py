@@ -70,6 +70,8 @@ def read_answers(path: Path) -> GateEvidence:
         parts = dict(zip(arrays["slices"].tolist(), arrays["inside"], strict=True))
         return GateEvidence(everyone, arrays["quadrant"], arrays["severity"], parts)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run `plumbline validate` first.") from None
+        raise InputError(f"{path}: no such file. Run `plumbline validate` first.", key="file.missing") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path}: not readable as evidence ({error}). Run `plumbline validate` again.") from None
+        raise InputError(
+            f"{path}: not readable as evidence ({error}). Run `plumbline validate` again.", key="evidence.unreadable"
+        ) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.params import Gates
 from plumbline.validate.evidence import FILE, read_answers
@@ -40,4 +40,4 @@ def gate(validated: Path, params: Gates, out: Path) -> None:
     n_passed = sum(rule["passed"] for rule in verdict["rules"])
     log.info("gate: %s, %d of %d rules met", verdict["verdict"], n_passed, len(verdict["rules"]))
     for sentence in failed_rules(verdict):
-        log.warning("not met: %s", sentence)
+        warn("not met: %s", sentence, key="gate.rule_failed")

@@ -102,7 +102,9 @@ def judge_test(
 ) -> tuple[Table, dict[str, Answers], dict[str, JudgedAnswers]]:
     """Return figures of all contenders on every slice, the artifacts' answers, and the answers of all contenders."""
     if not np.isfinite(test.severity).all():
-        raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
+        raise InputError(
+            "validate: a test building has no label. Run `plumbline prepare` again.", key="test_split.no_label"
+        )
     answers, table = {}, {}
     everyone: dict[str, JudgedAnswers] = {BASELINE: least_squares(test)}
     fixed: dict[str, Figures] = {BASELINE: {}}

@@ -10,10 +10,8 @@ from plumbline.model.diagnosis import Diagnosis
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate.probabilities import calibrate
 from tests.model.made import raw_answer, small_model
-from tests.train.fit.test_trainer import said
+from tests.refusals import warned, warning_keys
 from tests.train.made import in_quadrants, make_sequences
-
-__all__ = ["said"]
 
 HALF_WIDTH = 1.0
 
@@ -94,41 +92,34 @@ def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
             assert coverage(model, own) >= INTERVAL_SHARE - 0.04
 
 
-@pytest.mark.parametrize(
-    ("count", "wanted"),
-    [
-        (19, ["what the interval holds of others is 90 % give or take 7. Give more"]),
-        (200, []),
-    ],
-)
-def test_few_buildings_are_said(count, wanted, said):
+@pytest.mark.parametrize("count", [19, 200])
+def test_few_buildings_are_said(count, caplog):
     calibrate(echo_model(), echoed(echo_model(), np.random.default_rng(6), count))
-    found = [line for line in said if "buildings to calibrate on:" in line]
-    wanted = [f"WARNING {count} buildings to calibrate on: {line}" for line in wanted]
-    assert [line.removesuffix(" labelled buildings, or a larger prepare.split.calibrate.") for line in found] == wanted
+    messages = warned(caplog, "calibration.few_buildings", "19 ", " 90 %", " 7. ", "prepare.split.calibrate")
+    assert len(messages) == len(warned(caplog, "calibration.few_buildings")) == (count == 19)
 
 
-def test_a_temperature_that_could_not_be_fitted_is_said(said):
+def test_a_temperature_that_could_not_be_fitted_is_said(caplog):
     model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
     calibrate(model, sequences)
-    assert not [line for line in said if line.startswith("WARNING")]
+    assert not warning_keys(caplog)
     calibrate(model, in_quadrants(sequences, np.full(200, -1)))
-    assert "none of the buildings to calibrate on has a quadrant" in said[-1]
+    assert warning_keys(caplog) == ["temperature.no_quadrant"]
     right = np.arcsinh(sequences.geometry[:, :4]).argmax(1)
     calibrate(model, in_quadrants(sequences, right))
-    assert "is at the end, 0.10, for 200 buildings with a quadrant: their answers are all right" in said[-1]
+    assert warned(caplog, "temperature.at_bound", " 0.10,", "200 buildings", "all correct")
     calibrate(model, in_quadrants(sequences, (right + 1) % 4))
-    assert "is at the end, 10.00, for 200 buildings with a quadrant: their answers are no better than" in said[-1]
+    assert warned(caplog, "temperature.at_bound", " 10.00,", "200 buildings", "chance")
 
 
-def test_damage_beyond_any_answer_is_said_where_the_interval_cannot_hold_it(said):
+def test_damage_beyond_any_answer_is_said_where_the_interval_cannot_hold_it(caplog):
     model, sequences = echo_model(), echoed(echo_model(), np.random.default_rng(6), 200)
     model.get_buffer("severity_limit").fill_(float(np.sort(sequences.severity)[-10]))
     calibrate(model, sequences)  # nine are beyond it: they may be missed
-    assert not [line for line in said if "answer goes beyond" in line]
+    assert not warned(caplog, "calibration.beyond_training")
     model.get_buffer("severity_limit").fill_(float(np.sort(sequences.severity)[-41]))
     calibrate(model, sequences)
-    assert sum("40 of 200 buildings to calibrate on have more than" in line for line in said) == 1
+    assert len(warned(caplog, "calibration.beyond_training", "40 of 200 ")) == 1
 
 
 def test_calibrating_again_changes_nothing():

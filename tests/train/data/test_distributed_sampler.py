@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from plumbline.core.errors import InputError
 from plumbline.model.losses import build_losses
 from plumbline.train.data.batches import BuildingSet, SimilarLengths
 from plumbline.train.data.datamodule import Data, first_epochs
 from plumbline.train.data.sampler import Examples, ShareSampler, turn
 from plumbline.train.fit.module import distillation_loss, objective
+from tests.refusals import refuses
 from tests.train.fit.test_trainer import history, run, weights, work
 from tests.train.made import make_model, make_params, make_sequences
 
@@ -134,20 +134,20 @@ def test_the_curriculum_says_which_buildings_are_drawn():
 def test_a_curriculum_with_nothing_to_begin_with_is_refused():
     sequences = replace(make_sequences(8), difficulty=np.full(8, 2, np.int8))
     assert first_epochs(sequences, make_params().train) is None
-    with pytest.raises(InputError, match=r"^train\.curriculum: no building to draw in epoch 1 .*'hard': 8"):
+    with refuses("curriculum.empty_first_epoch", "train.curriculum: ", "'hard': 8"):
         first_epochs(sequences, make_params(curriculum={"hard": 2}).train)
     losses = make_params(curriculum={"hard": 2}).train
-    with pytest.raises(InputError, match=r"^compress\.curriculum: no building"):
-        Data(sequences, sequences, losses, losses, 0, 8, section="compress")
+    with refuses("curriculum.empty_first_epoch", "compress.curriculum: "):
+        Data(sequences, sequences, losses, losses, seed=0, batch_size=8, section="compress")
 
 
 def test_processes_that_would_begin_at_different_epochs_are_stopped(monkeypatch):
     """On machines that share no disk, one has the checkpoint and the other does not: they would wait for ever."""
     monkeypatch.setattr("plumbline.train.data.datamodule.gather", lambda value: [value, False])
     losses, train = make_params(epochs=1).train, make_sequences(20)
-    data = Data(train, train, losses, losses, 0, 8, resumed=True)
+    data = Data(train, train, losses, losses, seed=0, batch_size=8, resumed=True)
     data.trainer = SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("cpu")), is_global_zero=True)
-    with pytest.raises(InputError, match=r"\.plumbline of all machines be one shared folder"):
+    with refuses("checkpoint.not_shared", ".plumbline"):
         data.setup("fit")
 
 
@@ -157,7 +157,7 @@ def test_batches_made_ahead_for_a_gpu_are_the_same_ones(device, ahead, monkeypat
     monkeypatch.setattr(threading, "_threading_atexits", [pytest.fail])
     losses = make_params(padding="last", batch_size=8, seed=3).train
     train, tune = make_sequences(50, 1), make_sequences(20, 2)
-    data = Data(train, tune, losses, losses, 3, 8)
+    data = Data(train, tune, losses, losses, seed=3, batch_size=8)
     progress = SimpleNamespace(current=SimpleNamespace(processed=1))
     data.trainer = SimpleNamespace(
         strategy=SimpleNamespace(root_device=torch.device(device)),

@@ -14,9 +14,9 @@ import yaml
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.run import parse_args
 
-from plumbline.core.errors import InputError
 from plumbline.train.distributed import launch
 from plumbline.train.distributed.launch import one_process_a_device
+from tests.refusals import refuses
 from tests.train.made import make_params, save_prepared, settings
 from tests.waiting import until_gone
 
@@ -114,9 +114,9 @@ def test_a_killed_process_is_named_and_the_other_ends_without_a_traceback(tmp_pa
 
 def test_several_machines_need_a_torchrun_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
-    with pytest.raises(InputError, match="torchrun --nnodes 2 ") as caught:
+    with refuses("nodes.no_torchrun", "train.nodes: 2 ") as refusal:
         one_process_a_device(make_params(devices=4, nodes=2).train)
-    taken = parse_args(str(caught.value).split(": torchrun ")[1].replace("NUMBER", "1").split())
+    taken = parse_args(str(refusal.value).split(": torchrun ")[1].replace("NUMBER", "1").split())
     assert (taken.nnodes, taken.node_rank, taken.nproc_per_node, taken.master_port) == ("2", 1, "4", 29400)
     assert (taken.module, taken.training_script, taken.training_script_args) == (True, "plumbline", ["train"])
 

@@ -27,6 +27,7 @@ from plumbline.train.distributed.strategies import (
     together,
 )
 from tests.ports import free_port
+from tests.refusals import refuses
 from tests.train.data.test_distributed_sampler import apart
 from tests.train.distributed import uneven
 from tests.train.fit.test_trainer import history, run, weights, work
@@ -61,9 +62,9 @@ def two_machines_asked(monkeypatch):
     run("one", batch_size=16, model=model, **changed)
     Path("params.yaml").write_text(yaml.safe_dump(settings(model, batch_size=8, devices=1, nodes=2, **changed)))
     monkeypatch.setattr(sys, "argv", ["plumbline", "train"])
-    with pytest.raises(InputError, match="torchrun ") as told:
+    with refuses("nodes.no_torchrun") as refusal:
         one_process_a_device(make_params(devices=1, nodes=2).train)
-    return str(told.value).split(": torchrun ")[1]
+    return str(refusal.value).split(": torchrun ")[1]
 
 
 @pytest.mark.chaos
@@ -171,35 +172,35 @@ def test_gradients_are_compressed_as_asked_on_a_cpu_too(group, kind, exact, erro
 
 
 @pytest.mark.parametrize(
-    ("changed", "gpus", "words"),
+    ("changed", "gpus", "key", "place"),
     [
-        ({"precision": "fp16"}, 0, r"train\.precision: fp16 .* needs a GPU"),
-        ({"accelerator": "gpu"}, 0, r"train\.accelerator: gpu found, and there is none"),
-        ({"accelerator": "auto", "devices": 3}, 2, "train.devices: 3 found, and there are 2 GPUs"),
+        ({"precision": "fp16"}, 0, "precision.no_gpu", "train.precision: fp16 "),
+        ({"accelerator": "gpu"}, 0, "accelerator.no_gpu", "train.accelerator: gpu "),
+        ({"accelerator": "auto", "devices": 3}, 2, "devices.too_few_gpus", "train.devices: 3 found, and there are 2 "),
         # PowerSGD waits for the GPU wherever there is one.
-        ({"communication": "powersgd"}, 2, r"train\.communication: powersgd .*CUDA_VISIBLE_DEVICES="),
-        ({"communication": "powersgd", "accelerator": "auto"}, 2, None),
-        ({"communication": "bf16"}, 2, None),
+        ({"communication": "powersgd"}, 2, "communication.powersgd_on_cpu", "CUDA_VISIBLE_DEVICES="),
+        ({"communication": "powersgd", "accelerator": "auto"}, 2, None, ""),
+        ({"communication": "bf16"}, 2, None, ""),
     ],
     ids=str,
 )
-def test_what_the_machine_lacks_is_refused(changed, gpus, words, monkeypatch):
+def test_what_the_machine_lacks_is_refused(changed, gpus, key, place, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     asked = make_params(**{"accelerator": "cpu", **changed}).train
-    with pytest.raises(InputError, match=words) if words else nullcontext():
+    with refuses(key, place) if key else nullcontext():
         check_devices(asked)
 
 
-@pytest.mark.parametrize(("gpus", "words"), [(0, r"\(g\+\+\).*variable CXX"), (1, r"\(gcc or clang\).*variable CC,")])
-def test_without_a_compiler_nothing_is_compiled(gpus, words, monkeypatch, tmp_path):
+@pytest.mark.parametrize(("gpus", "places"), [(0, ("(g++)", "variable CXX")), (1, ("(gcc or clang)", "variable CC,"))])
+def test_without_a_compiler_nothing_is_compiled(gpus, places, monkeypatch, tmp_path):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
     monkeypatch.setenv("PATH", str(tmp_path))
     for variable in ("CC", "CXX"):
         monkeypatch.delenv(variable, raising=False)
     wanted = make_params(accelerator="auto", compile=True).train
-    with pytest.raises(InputError, match=rf"train\.compile: true found, .*{words}.* set train\.compile to false"):
+    with refuses("compile.no_compiler", "train.compile: true ", *places):
         check_devices(wanted)
     for variable in ("CC", "CXX"):
         monkeypatch.setenv(variable, sys.executable)
@@ -207,7 +208,7 @@ def test_without_a_compiler_nothing_is_compiled(gpus, words, monkeypatch, tmp_pa
 
 
 def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
-    with pytest.raises(PlumblineError, match="cannot be reached, so this one stops"), together():
+    with refuses("process.unreachable", error=PlumblineError), together():
         raise RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer")
     with pytest.raises(RuntimeError, match="shape"), together():
         raise RuntimeError("shape mismatch")
@@ -216,9 +217,9 @@ def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"precision": "fp16"}, "precision: fp16 found with strategy fsdp, .* Use precision bf16 or 32"),
-        ({"strategy": "zero2", "communication": "bf16"}, "communication: bf16 works with strategy ddp, not"),
-        ({"compile": True}, "compile: true found with strategy fsdp, which shards the weights"),
+        ({"precision": "fp16"}, "precision: fp16 .* fsdp, .* bf16 or 32"),
+        ({"strategy": "zero2", "communication": "bf16"}, "communication: bf16 .* ddp"),
+        ({"compile": True}, "compile: true .* fsdp"),
     ],
 )
 def test_what_sharded_weights_cannot_do_is_refused(changed, message):

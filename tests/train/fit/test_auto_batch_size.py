@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from plumbline.train.fit import batch_size as auto_batch_size
 from plumbline.train.fit.batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
-from tests.train.fit.test_trainer import Killed, run, said, work
+from tests.refusals import warned
+from tests.train.fit.test_trainer import Killed, run, work
 from tests.train.made import make_model, make_params, make_sequences
 
-__all__ = ["said", "work"]
+__all__ = ["work"]
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9))
@@ -52,7 +53,7 @@ def test_counting_on_the_cpu_takes_no_memory_of_any_gpu(monkeypatch):
     assert building_bytes(make_model(), make_sequences(20), params.train) > 0
 
 
-def test_little_memory_makes_small_batches(monkeypatch, said):
+def test_little_memory_makes_small_batches(monkeypatch, caplog):
     params = make_params(batch_size="auto", accelerator="cpu")
     train, model = make_sequences(4000), make_model()
     each = building_bytes(model, train, params.train)
@@ -61,8 +62,7 @@ def test_little_memory_makes_small_batches(monkeypatch, said):
         monkeypatch.setattr(auto_batch_size, "free_bytes", lambda gpu, buildings=buildings: 2 * each * buildings)
         sizes.append(batch_size(model, train, params.train, params.train))
     assert sizes == [16, 64, 256]  # the last by eight steps an epoch
-    (warned,) = [line for line in said if line.startswith("WARNING")]
-    assert "holds 1 buildings of the longest. 16 are taken all the same" in warned
+    assert len(warned(caplog, "batch_size.little_memory", " 1 ", " 16", "train.batch_size")) == 1
     assert batch_size(model, train, make_params(batch_size=7).train, params.train) == 7
 
 

@@ -16,7 +16,7 @@ def test_the_teacher_is_taken_to_where_the_weights_are_and_back_after_training()
             places.append(torch.device(device).type)
 
     model = make_model()
-    module = Optimisation(model, params.train, params.train, Teacher(model.network.spec), 1.0)
+    module = Optimisation(model, params.train, params.train, teacher=Teacher(model.network.spec), distil_weight=1.0)
     module.to("meta")
     module.on_fit_start()
     module.on_fit_end()

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.core.errors import InputError
 from plumbline.train.data.splits import fit_statistics
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.short_run import quick_fit
+from tests.refusals import refuses
 from tests.train.made import make_model, make_params, make_sequences
 
 pytestmark = pytest.mark.heavy
@@ -23,7 +23,7 @@ def test_the_process_has_its_threads_again_whatever_comes_of_the_run(monkeypatch
     torch.set_num_threads(1)
     try:
         if broken:
-            with pytest.raises(InputError, match="the loss is nan"):
+            with refuses("training.diverged", "nan"):
                 quick_fit(model, data, params.train)
         else:
             quick_fit(model, data, params.train)
@@ -48,5 +48,5 @@ def test_late_modules_move_from_their_epoch_on_and_not_before(monkeypatch):
 
     monkeypatch.setattr(Optimisation, "on_train_start", look)
     monkeypatch.setattr(Optimisation, "on_train_epoch_end", look)
-    quick_fit(model, data, params.train, [model.network.heads], 2)
+    quick_fit(model, data, params.train, late=[model.network.heads], late_epoch=2)
     assert moved == [(False, True), (False, True), (True, True), (True, True)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_file, sha256_file
 from plumbline.export.package import MODELS, verify_package
@@ -24,19 +24,28 @@ def build_from_package(package: Path, out: Path, artifact: EngineArtifact, throu
         PlumblineError: TensorRT refuses the network.
     """
     if package.resolve() in (out.resolve(), *out.resolve().parents):
-        raise InputError(f"--output {out}: inside of the package, which must stay as it is. Give another folder.")
+        raise InputError(
+            f"--output {out}: inside of the package, which must stay as it is. Give another folder.",
+            key="output.in_package",
+        )
     device = this_device()
     manifest = verify_package(package)
     files = {name: file for file, name in MODELS.items() if file in manifest.files}
     if artifact not in files:
-        raise InputError(f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.")
-    return build(package / files[artifact], network_files(package), out, artifact, device, through)
+        raise InputError(
+            f"{package}: no model {artifact!r} in it; {', '.join(files)} are. Export it again.",
+            key="package.no_such_model",
+        )
+    return build(
+        package / files[artifact], network_files(package), out, artifact=artifact, device=device, through=through
+    )
 
 
 def build(
     onnx: Path,
     weights: tuple[Path, Path],
     out: Path,
+    *,
     artifact: EngineArtifact,
     device: Device,
     through: Through,
@@ -50,7 +59,10 @@ def build(
         PlumblineError: TensorRT refuses the network.
     """
     if through == "torch" and artifact == "int8":
-        raise InputError("int8 through torch: its roundings are in the ONNX file only. Build it through onnx.")
+        raise InputError(
+            "int8 through torch: its roundings are in the ONNX file only. Build it through onnx.",
+            key="engine.int8_through_torch",
+        )
     model = OnnxModel(onnx)
     shapes = profile(model.about.max_length)
     key = Key(artifact=artifact, through=through, onnx_sha256=sha256_file(onnx), device=device, profile=shapes)
@@ -59,7 +71,7 @@ def build(
         try:
             TensorRTModel(folder)
         except InputError as error:
-            log.warning("%s Building it.", error)
+            warn("%s Building it.", error, key=error.key)
         else:
             log.info("%s: TensorRT opens it; it stays", folder)
             return folder
@@ -70,7 +82,7 @@ def build(
     else:
         from plumbline.export.tensorrt.from_torch import plan_from_torch
 
-        plan = plan_from_torch(*weights, artifact, shapes, columns, timings)
+        plan = plan_from_torch(*weights, artifact=artifact, shapes=shapes, columns=columns, timings=timings)
     write_engine(folder, plan, {"key": key, "columns": columns, "said": model.about})
     log.info("%s: %d bytes, for %s with TensorRT %s", folder, len(plan), device.gpu, device.tensorrt)
     return folder
@@ -95,11 +107,11 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     parser = tensorrt.OnnxParser(network, logger)
     if not parser.parse(onnx.read_bytes()):
         errors = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
-        raise PlumblineError(f"{onnx}: TensorRT cannot read it ({errors}).")
+        raise PlumblineError(f"{onnx}: TensorRT cannot read it ({errors}).", key="engine.onnx_refused")
     config = builder_config(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
     plan = builder.build_serialized_network(network, config)
     if plan is None:
-        raise PlumblineError(f"{onnx}: TensorRT made no engine of it; its own messages say why.")
+        raise PlumblineError(f"{onnx}: TensorRT made no engine of it; see its messages above.", key="engine.not_built")
     with atomic_file(timings) as temporary:
         temporary.write_bytes(bytes(config.get_timing_cache().serialize()))
     return bytes(plan)
@@ -114,7 +126,10 @@ def builder_config(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[s
         cache = config.create_timing_cache(content)
         if cache is not None and config.set_timing_cache(cache, False):
             break
-        log.warning("TensorRT: timings of earlier builds are of another device or version; they are made anew.")
+        warn(
+            "TensorRT: timings of earlier builds are of another device or version; they are made anew.",
+            key="engine.other_timings",
+        )
     tuned = builder.create_optimization_profile()
     for name, (least, best, most) in shapes.shapes(columns).items():
         tuned.set_shape(name, least, best, most)

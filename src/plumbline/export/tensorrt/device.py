@@ -41,7 +41,8 @@ def this_device() -> Device:
     if missing := [problem for problem in (_without_tensorrt(), _without_gpu()) if problem]:
         raise InputError(
             f"TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here {'; and '.join(missing)}. To "
-            f"add the extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}."
+            f"add the extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}.",
+            key="tensorrt.missing",
         )
     import torch
 
@@ -68,7 +69,7 @@ def _without_gpu() -> str:
 
     if torch.version.cuda is None:
         return f"torch {torch.__version__} is built without CUDA (install into an environment without it)"
-    return "" if torch.cuda.is_available() else "torch sees no GPU (`nvidia-smi` says whether the driver does)"
+    return "" if torch.cuda.is_available() else "torch sees no GPU (`nvidia-smi` shows whether the driver does)"
 
 
 def _tensorrt_version() -> str:

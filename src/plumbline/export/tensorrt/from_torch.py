@@ -14,7 +14,7 @@ from plumbline.model.diagnosis import Diagnosis
 
 
 def plan_from_torch(
-    weights: Path, widths: Path, artifact: str, shapes: Profile, columns: dict[str, int], timings: Path
+    weights: Path, widths: Path, *, artifact: str, shapes: Profile, columns: dict[str, int], timings: Path
 ) -> bytes:
     """Build TensorRT's plan for the network of a package, in float32 (`pruned`) or mixed with half precision (`fp16`).
 

@@ -107,11 +107,15 @@ def read_engine(folder: Path) -> tuple[EngineAbout, bytes]:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{folder / ABOUT}: {place}: {first['msg']}. Build the engine again.") from None
+        raise InputError(
+            f"{folder / ABOUT}: {place}: {first['msg']}. Build the engine again.", key="engine.bad_value"
+        ) from None
     except OSError as error:
-        raise InputError(f"{folder / PLAN}: not readable ({error}). Build the engine again.") from None
+        raise InputError(
+            f"{folder / PLAN}: not readable ({error}). Build the engine again.", key="engine.unreadable"
+        ) from None
     if hashlib.sha256(plan).hexdigest() != about.sha256:
-        raise InputError(f"{folder / PLAN}: changed since it was built. Build the engine again.")
+        raise InputError(f"{folder / PLAN}: changed since it was built. Build the engine again.", key="engine.changed")
     return about, plan
 
 
@@ -129,7 +133,8 @@ def refuse_other(built: Device, here: Device, where: Path) -> None:
     if differing:
         raise InputError(
             f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; build "
-            "one here: `plumbline tensorrt PACKAGE --output FOLDER`."
+            "one here: `plumbline tensorrt PACKAGE --output FOLDER`.",
+            key="engine.other_device",
         )
 
 
@@ -149,7 +154,9 @@ class TensorRTModel(Released):
         self._runtime = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.WARNING))
         self._engine = self._runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
-            raise InputError(f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.")
+            raise InputError(
+                f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.", key="engine.not_opened"
+            )
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
         input_names = {n for n in names if self._engine.get_tensor_mode(n) == tensorrt.TensorIOMode.INPUT}
         # Outputs by their order: torch-tensorrt gives them names of its own.
@@ -157,7 +164,8 @@ class TensorRTModel(Released):
         if input_names != set(NAMES) or len(self._outputs) != len(Answers._fields):
             raise InputError(
                 f"{folder / PLAN}: tensors {', '.join(names)} found, {', '.join(NAMES)} and "
-                f"{len(Answers._fields)} outputs needed."
+                f"{len(Answers._fields)} outputs needed.",
+                key="engine.other_tensors",
             )
         self._context = self._engine.create_execution_context()
         self.signature = signature(
@@ -191,5 +199,5 @@ class TensorRTModel(Released):
             has_answered = self._context.execute_async_v3(stream.cuda_stream)
             stream.synchronize()
         if not has_answered:
-            raise PlumblineError("TensorRT did not answer; its own messages say why.")
+            raise PlumblineError("TensorRT did not answer; see its messages above.", key="engine.no_answer")
         return [value.cpu().numpy() for value in outputs]

@@ -73,7 +73,8 @@ def ragged_attention_backward(
 
     tensors = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
     grad, query, key, value, mixed, total = (part.contiguous() for part in tensors)
-    return triton_kernels.backward(grad, query, key, value, mixed, total, Tokens(begin_T, end_T))
+    tokens = Tokens(begin_T, end_T)
+    return triton_kernels.backward(grad, query, key, value, mixed_THE=mixed, total_TH=total, tokens=tokens)
 
 
 @ragged_attention_backward.register_fake

@@ -149,7 +149,7 @@ class Attention(nn.Module):
 class AttentionLayer(nn.Module):
     """Attention and a feed-forward part, each normalised before and added after (Xiong et al. 2020)."""
 
-    def __init__(self, width: int, inner: int, feedforward: int, heads: int, kind: str, dropout: float) -> None:
+    def __init__(self, width: int, inner: int, feedforward: int, *, heads: int, kind: str, dropout: float) -> None:
         super().__init__()
         self.norm_attention = nn.LayerNorm(width)
         self.attention = Attention(width, inner, heads, kind)

@@ -186,6 +186,7 @@ def backward(
     query_THE: Tensor,
     key_THE: Tensor,
     value_THE: Tensor,
+    *,
     mixed_THE: Tensor,
     total_TH: Tensor,
     tokens: Tokens,

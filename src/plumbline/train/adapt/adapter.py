@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_file, write_bytes, write_json
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis
@@ -137,9 +137,9 @@ def load_adapter(folder: Path) -> Adapter:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{folder / ABOUT}: {place}: {first['msg']}. {AGAIN}") from None
+        raise InputError(f"{folder / ABOUT}: {place}: {first['msg']}. {AGAIN}", key="adapter.bad_value") from None
     if not weights.is_file() or sha256_file(weights) != about.weights_sha256:
-        raise InputError(f"{weights}: missing, or not as it was written. {AGAIN}")
+        raise InputError(f"{weights}: missing, or not as it was written. {AGAIN}", key="adapter.changed")
     return Adapter(about, load_file(weights))
 
 
@@ -153,7 +153,7 @@ def list_adapters(root: Path) -> list[AboutAdapter]:
         try:
             adapters.append(load_adapter(folder).about.model_copy(update={"name": folder.name}))
         except InputError as error:
-            log.warning("not listed: %s", error)
+            warn("not listed: %s", error, key=error.key)
     return adapters
 
 
@@ -166,7 +166,8 @@ def check_name(name: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
         raise InputError(
             f"{name!r}: no name of an adapter; give up to 64 letters, digits, '_', '-' or '.', not beginning with '-' "
-            "or '.'."
+            "or '.'.",
+            key="adapter.unfit_name",
         )
 
 
@@ -193,7 +194,8 @@ class Adapted:
         if adapter is not None and adapter.about.base_sha256 != self._hash:
             raise InputError(
                 f"adapter {adapter.about.name}: made for the model {adapter.about.base_sha256[:12]}…; {self.folder} is "
-                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one."
+                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one.",
+                key="adapter.other_model",
             )
         with torch.no_grad():
             self.model.load_state_dict(adapter.applied(self._base) if adapter else self._base)

@@ -117,6 +117,7 @@ def adapt(
     base_sha256: str,
     sequences: Sequences,
     centre: NDArray[np.float64],
+    *,
     params: Adapt,
     name: str,
     prepare: Prepare,
@@ -144,15 +145,18 @@ def adapt(
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} needed "
-            "(adapt.min_labels). Label more buildings."
+            "(adapt.min_labels). Label more buildings.",
+            key="labels.too_few",
         )
-    fold = _folds(centre, params.seed)
-    before, levelled = (held_out(base, base, sequences, fold, params, level) for level in (0.0, 1.0))
+    fold_B = _folds(centre, params.seed)
+    before, levelled = (
+        held_out(base, base, sequences, fold_B=fold_B, params=params, level=level) for level in (0.0, 1.0)
+    )
     level = round(chance_of_less(*(_errors(base, answers) for answers in (before, levelled))), 3)
-    start, held = base, held_out(base, base, sequences, fold, params, level)
+    start, held = base, held_out(base, base, sequences, fold_B=fold_B, params=params, level=level)
     if len(sequences) >= params.min_lora_labels:
         changeable = with_changes(base, params)
-        learned = held_out(base, changeable, sequences, fold, params, level)
+        learned = held_out(base, changeable, sequences, fold_B=fold_B, params=params, level=level)
         if _score(base, learned).score > _score(base, held).score:
             start, held = changeable, learned
     model = fit_copy(start, sequences, params, level)
@@ -201,12 +205,12 @@ def fit_copy(start: Diagnosis, sequences: Sequences, params: Adapt, level: float
     set_level(model, fit_level(answers.severity_B3[:, 1], answers.standard_B).times(level))
     if attached := changes(model.network):
         late = [change for change in attached.values() if change.late]
-        quick_fit(model, sequences, params.as_train(), late, params.late_epoch, section="adapt")
+        quick_fit(model, sequences, params.as_train(), late=late, late_epoch=params.late_epoch, section="adapt")
     return model
 
 
 def held_out(
-    base: Diagnosis, start: Diagnosis, sequences: Sequences, fold_B: NDArray[np.int64], params: Adapt, level: float
+    base: Diagnosis, start: Diagnosis, sequences: Sequences, *, fold_B: NDArray[np.int64], params: Adapt, level: float
 ) -> RawAnswers:
     """Return the answers, by fold, of models that are fitted to the other folds, on the scale of `base`.
 
@@ -243,7 +247,10 @@ def _folds(centre: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
     while (count := len(number_blocks(centre, city, block_m).size)) < FOLDS and block_m > 1:
         block_m /= 2
     if count < FOLDS:
-        raise TooFewLabels(f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label more.")
+        raise TooFewLabels(
+            f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label more.",
+            key="labels.too_few_places",
+        )
     return fold_blocks(centre, city, FOLDS, block_m, seed)
 
 

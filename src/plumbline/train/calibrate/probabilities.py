@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE
 from plumbline.model.diagnosis import KINDS, Diagnosis, kinds
 from plumbline.prepare.features.shards import SequenceSet
@@ -59,9 +59,9 @@ def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
         return functional.cross_entropy(logits_BM, raw.mechanism_B[rows].long(), reduction="sum")
 
     every, damaged = torch.ones_like(level_B, dtype=torch.bool), raw.quadrant_B >= 0
-    _set(model, "level", of_levels, every, raw, CATEGORIES)
-    _set(model, "quadrant", of_quadrants, damaged, raw, 0)
-    _set(model, "accepted", of_accepted, damaged, raw, 1)
+    _set(model, "level", of_levels, every, raw, shifts=CATEGORIES)
+    _set(model, "quadrant", of_quadrants, damaged, raw, shifts=0)
+    _set(model, "accepted", of_accepted, damaged, raw, shifts=1)
     with_mechanism = torch.nonzero(raw.mechanism_B >= 0)[:, 0]
     if len(with_mechanism):
         fitted = _fit_scale(partial(of_mechanisms, with_mechanism), torch.zeros(1), PRIOR_SD)
@@ -72,7 +72,7 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Rows, scale and shifts -> sum of the losses of these buildings."""
 
 
-def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, shifts: int) -> None:
+def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, *, shifts: int) -> None:
     """Set scale and shifts of each kind of building; those of rare kinds are drawn to the fit over all."""
     rows = torch.nonzero(inside)[:, 0]
     if not len(rows):
@@ -118,44 +118,48 @@ def warn_if_few(count: int) -> None:
         # Nearly that of the beta distribution of the share in split conformal prediction (Vovk
         # 2012).
         spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
-        log.warning(
-            "%d buildings to calibrate on: what the interval holds of others is %.0f %% give or take %.0f. %s",
+        warn(
+            "%d buildings to calibrate on: the interval covers %.0f %% of other buildings, give or take %.0f. %s",
             count,
             100 * INTERVAL_SHARE,
             100 * spread,
             MORE,
+            key="calibration.few_buildings",
         )
 
 
 def warn_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
     """Warn if more buildings exceed the largest possible answer than the interval may miss."""
     if beyond > MAX_BEYOND * count:
-        log.warning(
+        warn(
             "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "
-            "answer goes beyond that, so that intervals hold less than %.0f %% where damage is severe",
+            "answer goes beyond that, so that intervals cover less than %.0f %% where damage is severe",
             beyond,
             count,
             limit_permille,
             100 * INTERVAL_SHARE,
+            key="calibration.beyond_training",
         )
 
 
 def warn_if_bounded(temperature: float, defined: int) -> None:
     """Warn if the quadrant probabilities are not calibrated; `defined`: number of buildings with a quadrant."""
     if not defined:
-        log.warning(
+        warn(
             "temperature: none of the buildings to calibrate on has a quadrant (category 1 and more), so that it stays "
-            "1: the quadrants' probabilities are the network's own, and the interval is that of undamaged buildings"
+            "1: the quadrants' probabilities are the network's own, and the interval is that of undamaged buildings",
+            key="temperature.no_quadrant",
         )
     elif not COOLEST * 1.001 < temperature < HOTTEST / 1.001:
-        log.warning(
+        warn(
             "temperature: the best of %g to %g is at the end, %.2f, for %d buildings with a quadrant: their answers "
             "are %s, and the quadrants' probabilities not calibrated",
             COOLEST,
             HOTTEST,
             temperature,
             defined,
-            "all right" if temperature < 1 else "no better than chance",
+            "all correct" if temperature < 1 else "no better than chance",
+            key="temperature.at_bound",
         )
 
 

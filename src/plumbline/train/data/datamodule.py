@@ -10,7 +10,7 @@ from lightning import LightningDataModule
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
@@ -35,6 +35,7 @@ class Data(LightningDataModule):
         tune: SequenceSet,
         optimise: Optimise,
         losses: Train,
+        *,
         seed: int,
         batch_size: int,
         resumed: bool = False,
@@ -61,10 +62,11 @@ class Data(LightningDataModule):
         self.steps_vary = self.complete > 0
         """whether epochs may differ in their number of steps"""
         if self.complete < optimise.curriculum.complete:
-            log.warning(
+            warn(
                 "%s.curriculum: no building is of a level that begins after epoch %d; from then on all are drawn.",
                 section,
                 self.complete + 1,
+                key="curriculum.no_later_level",
             )
         self.weight: NDArray[np.float32] | None = None
         if losses.balance == "oversample":
@@ -80,7 +82,8 @@ class Data(LightningDataModule):
             instead = ", or leave `checkpoint` out of train.start_from" if self.section == "train" else ""
             raise InputError(
                 f"{self.section}: some of the processes found a checkpoint of this run, and others did not. Let "
-                f".plumbline of all machines be one shared folder{instead}."
+                f".plumbline of all machines be one shared folder{instead}.",
+                key="checkpoint.not_shared",
             )
         self.tables = (BuildingSet(self.train, self.losses), BuildingSet(self.tune, None))
         trainer: Any = self.trainer
@@ -139,6 +142,7 @@ def first_epochs(train: SequenceSet, optimise: Optimise, section: str = "train")
         counts = {name: int((difficulty == code).sum()) for code, name in enumerate(("easy", "medium", "hard"))}
         raise InputError(
             f"{section}.curriculum: no building to draw in epoch 1 (in the training split: {counts}). "
-            "Let a level that has buildings begin in epoch 1."
+            "Let a level that has buildings begin in epoch 1.",
+            key="curriculum.empty_first_epoch",
         )
     return first

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.strain import INTERVAL_SHARE
 from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, Diagnosis
@@ -65,23 +65,27 @@ def check_split(split: Shards, folder: Path, least: int = 1, why: str = "") -> N
     if len(split) < least:
         raise InputError(
             f"{folder}: {len(split) or 'no'} building{'s' * (len(split) > 1)} in it, {least} needed{why}. Give more "
-            f"labelled buildings, a larger prepare.split.{folder.name}, or smaller blocks (prepare.block_m)."
+            f"labelled buildings, a larger prepare.split.{folder.name}, or smaller blocks (prepare.block_m).",
+            key="split.too_small",
         )
     for part in split.parts:
-        _refuse(part.length < 1, part, folder, "no scatterer")
+        _refuse(part.length < 1, part, folder, "no scatterer", "split.no_scatterer")
         for name in ("distance", "slope"):
             sum_B = np.add.reduceat(getattr(part, name).sum(1, dtype=float), part.offsets[:-1])
-            _refuse(~np.isfinite(sum_B), part, folder, f"{name}: a value that is no number")
-        _refuse(np.logical_not(np.isfinite(part.geometry).all(1)), part, folder, "geometry: a value that is no number")
-        _refuse(~np.isfinite(part.severity) | (part.severity < 0), part, folder, "severity: no permille")
-        _refuse(~np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS)))), part, folder, "quadrant: no code of one")
+            _refuse(~np.isfinite(sum_B), part, folder, f"{name}: a value that is no number", "split.not_a_number")
+        is_wrong_B = np.logical_not(np.isfinite(part.geometry).all(1))
+        _refuse(is_wrong_B, part, folder, "geometry: a value that is no number", "split.not_a_number")
+        is_severity_B = np.isfinite(part.severity) & (part.severity >= 0)
+        _refuse(~is_severity_B, part, folder, "severity: no permille", "split.bad_severity")
+        is_code_B = np.isin(part.quadrant, (UNDEFINED, *range(len(QUADRANTS))))
+        _refuse(~is_code_B, part, folder, "quadrant: no code of one", "split.bad_quadrant")
 
 
-def _refuse(wrong_B: NDArray[np.bool_], part: Sequences, folder: Path, reason: str) -> None:
+def _refuse(wrong_B: NDArray[np.bool_], part: Sequences, folder: Path, reason: str, key: str) -> None:
     """Raise an InputError that names the first building that is wrong, if any is."""
     if (index := np.flatnonzero(wrong_B)).size:
         name = f"{part.building_id[index[0]]} of {part.city[index[0]]}"
-        raise InputError(f"{folder}: building {name}: {reason} found, which cannot be trained on. {AGAIN}")
+        raise InputError(f"{folder}: building {name}: {reason} found, which cannot be trained on. {AGAIN}", key=key)
 
 
 def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Path | None = None) -> None:
@@ -103,16 +107,18 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Pa
         if (longest := int(split.length.max())) > spec.max_length:
             raise InputError(
                 f"prepare.max_points: {spec.max_length} {when}, but {prepared / name} has buildings of up to {longest} "
-                f"scatterers: it was prepared with more. {cure}"
+                f"scatterers: it was prepared with more. {cure}",
+                key="max_points.too_small",
             )
     shortest = int(splits.train.length.min())
     if spec.attention_layers and spec.max_attention_length < shortest:
-        log.warning(
+        warn(
             "model.max_attention_length: %d found, and the shortest building of %s has %d scatterers: attention is "
             "neither trained nor used. Raise it, or set model.attention_layers to 0.",
             spec.max_attention_length,
             prepared / "train",
             shortest,
+            key="attention.unused",
         )
 
 

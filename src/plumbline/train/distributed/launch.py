@@ -43,7 +43,8 @@ def one_process_a_device(losses: FitOptions) -> None:
             f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. On each machine, with "
             f"NUMBER from 0 to {losses.nodes - 1} and the address of the one with 0: torchrun --nnodes {losses.nodes} "
             f"--node-rank NUMBER --nproc-per-node {losses.devices} --master-addr ADDRESS --master-port 29400 "
-            f"-m plumbline {' '.join(sys.argv[1:])}"
+            f"-m plumbline {' '.join(sys.argv[1:])}",
+            key="nodes.no_torchrun",
         )
     if losses.devices > 1:
         sys.exit(run(losses.devices, ["-m", "plumbline", *sys.argv[1:]]))

@@ -196,25 +196,43 @@ def check_devices(losses: FitOptions) -> None:
         InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no
             compiler.
     """
-    if losses.accelerator == "gpu" and not torch.cuda.is_available():
-        raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
-    if gpus(losses) and losses.devices > gpus(losses):
-        raise InputError(f"train.devices: {losses.devices} found, and there are {gpus(losses)} GPUs.")
-    if losses.precision == "fp16" and not gpus(losses):
-        raise InputError("train.precision: fp16 found, which needs a GPU, and there is none. Use bf16 or 32.")
-    if losses.communication == "powersgd" and not gpus(losses) and torch.cuda.is_available():
-        raise InputError(  # PyTorch's hook waits for the GPU wherever there is one
-            "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
-            "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication."
-        )
-    variable, usual = ("CC", ["gcc", "clang"]) if gpus(losses) else ("CXX", ["g++"])
+    n_gpus, sees_gpu = gpus(losses), torch.cuda.is_available()
+    variable, usual = ("CC", ["gcc", "clang"]) if n_gpus else ("CXX", ["g++"])
     compilers = [os.environ[variable]] if os.environ.get(variable) else usual
-    if losses.compile and not any(map(shutil.which, compilers)):
-        raise InputError(
+    checks = (
+        (
+            losses.accelerator == "gpu" and not sees_gpu,
+            "train.accelerator: gpu found, and there is none that works. Use auto or cpu.",
+            "accelerator.no_gpu",
+        ),
+        (
+            0 < n_gpus < losses.devices,
+            f"train.devices: {losses.devices} found, and there are {n_gpus} GPUs.",
+            "devices.too_few_gpus",
+        ),
+        (
+            losses.precision == "fp16" and not n_gpus,
+            "train.precision: fp16 found, which needs a GPU, and there is none. Use bf16 or 32.",
+            "precision.no_gpu",
+        ),
+        (
+            # PyTorch's hook waits for the GPU wherever there is one.
+            losses.communication == "powersgd" and not n_gpus and sees_gpu,
+            "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
+            "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication.",
+            "communication.powersgd_on_cpu",
+        ),
+        (
+            losses.compile and not any(map(shutil.which, compilers)),
             f"train.compile: true found, and the compiler that torch needs for it ({' or '.join(compilers)}) is not "
             f"installed. Install it (on Debian and Ubuntu: apt install g++), name another in the variable {variable}, "
-            "or set train.compile to false."
-        )
+            "or set train.compile to false.",
+            "compile.no_compiler",
+        ),
+    )
+    for is_broken, message, key in checks:
+        if is_broken:
+            raise InputError(message, key=key)
 
 
 def gpus(losses: FitOptions) -> int:
@@ -261,7 +279,8 @@ def together() -> Iterator[None]:
         reason = "" if GLOO in str(error) else f" ({str(error).strip().partition(chr(10))[0]})"
         raise PlumblineError(
             f"Another process of this run ended or cannot be reached, so this one stops{reason}. The same command goes "
-            "on from the last epoch that was finished."
+            "on from the last epoch that was finished.",
+            key="process.unreachable",
         ) from None
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
@@ -40,13 +40,14 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
     shares = losses.devices * losses.nodes * optimise.accumulate
     size = fitting(SHARE * free / bytes_each, len(train) / (STEPS * shares))
     if SHARE * free < SMALLEST * bytes_each:
-        log.warning(
-            "batch size: half of the free memory, %.0f MB, holds %d buildings of the longest. %d are taken all the "
-            "same, the least that auto takes: set %s.batch_size, or make room",
+        warn(
+            "batch size: half of the free memory, %.0f MB, holds %d of the longest buildings; auto takes at least %d. "
+            "Set %s.batch_size, or free memory",
             SHARE * free / 1e6,
             SHARE * free // bytes_each,
             SMALLEST,
             section,
+            key="batch_size.little_memory",
         )
     log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", size, bytes_each / 1e3, free / 1e9)
     return size

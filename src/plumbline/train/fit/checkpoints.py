@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from numpy.typing import NDArray
 
 from plumbline.core.compass import of_likeliest
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.train.distributed.strategies import process_number
 from plumbline.train.fit.initial_weights import CHECKPOINT
@@ -108,12 +108,19 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> dict[str, Any
         return None
     content = _usable(folder / f"{LAST}.ckpt")
     if content is not None and _has_best(content) and _usable(best := folder / f"{BEST}.ckpt") is None:
-        log.warning("%s, the best epoch so far, cannot be used; training starts from the beginning", best)
+        warn(
+            "%s, the best epoch so far, cannot be used; training starts from the beginning",
+            best,
+            key="checkpoint.best_unusable",
+        )
         content = None
     if content is not None:
         log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, content["epoch"] + 1)
     elif list(start_from) == [CHECKPOINT]:
-        raise InputError("train.start_from: checkpoint found, and no run with these data and params was interrupted.")
+        raise InputError(
+            "train.start_from: checkpoint found, and no run with these data and params was interrupted.",
+            key="start_from.no_checkpoint",
+        )
     elif not process_number():
         for interrupted in sorted({path.parent for path in folder.parent.glob(f"{name}-*/{LAST}.ckpt")} - {folder}):
             log.info(
@@ -149,5 +156,10 @@ def _usable(path: Path) -> dict[str, Any] | None:
     except MemoryError:
         raise  # of this machine, and not of the file
     except Exception as error:  # a half-written archive fails in many ways; each means: start again
-        log.warning("%s: not readable (%s); training starts from the beginning", path, error or type(error).__name__)
+        warn(
+            "%s: not readable (%s); training starts from the beginning",
+            path,
+            error or type(error).__name__,
+            key="checkpoint.unreadable",
+        )
         return None

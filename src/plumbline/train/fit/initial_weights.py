@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError
 
 from plumbline import pretrained
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Diagnosis
@@ -46,11 +46,14 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
     try:
         trained = NetworkSpec.model_validate(read_json(path))
     except ValidationError as error:
-        raise InputError(f"{path}: not readable as the widths of a network ({error}).") from None
+        raise InputError(
+            f"{path}: not readable as the widths of a network ({error}).", key="network.unreadable_spec"
+        ) from None
     if new_spec(_model_section(trained), trained.max_length) != trained:
         raise InputError(
             f"train.start_from: {folder}: a pruned network, which no values of section model make. Name the model that "
-            "it was pruned from, or take it out of the list."
+            "it was pruned from, or take it out of the list.",
+            key="start_from.pruned",
         )
     if differing := differences(trained, needed):
         values = "; ".join(
@@ -58,7 +61,8 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
         )
         raise InputError(
             f"train.start_from: {folder}: {values}. Give these the values that this model was trained with, or take it "
-            "out of the list."
+            "out of the list.",
+            key="start_from.other_network",
         )
 
 
@@ -97,11 +101,16 @@ def check_preparation(folder: Path) -> None:
     """
     version = read_preparation(folder)
     if version is None:
-        log.warning("%s: does not say how its points were prepared; taken to be as they are now", folder)
+        warn(
+            "%s: its weights name no version of the preparation of points; the present one is assumed",
+            folder,
+            key="model.no_preparation_version",
+        )
     elif version != PREPARATION:
         raise InputError(
             f"train.start_from: {folder}: trained on points that were prepared in another way ({version}, now "
-            f"{PREPARATION}): its inputs meant something else. Take it out of the list, and train anew."
+            f"{PREPARATION}): its inputs have another meaning. Take it out of the list, and train anew.",
+            key="model.old_preparation",
         )
 
 
@@ -128,12 +137,14 @@ def check_sources(losses: FitOptions, out: Path) -> None:
             raise InputError(
                 f"train.start_from: {source!r} found, which is no folder here, nor one of {', '.join(words)}. "
                 + (f"Is {suggestions[0]} meant? " if suggestions else "")
-                + f"A folder that need not be there is written as ./{source}."
+                + f"A folder that need not be there is written as ./{source}.",
+                key="start_from.unknown_word",
             )
         if folder.resolve().is_relative_to(out.resolve()):
             raise InputError(
                 f"train.start_from: {source} is where this stage writes its own model, and DVC empties it before the "
-                "stage begins. Copy it elsewhere, and name the copy."
+                "stage begins. Copy it elsewhere, and name the copy.",
+                key="start_from.own_output",
             )
 
 
@@ -169,13 +180,21 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
         if (folder / "manifest.json").is_file():
             raise InputError(
                 f"train.start_from: {folder} is a model package, whose network is pruned and not trained on. Name "
-                f"the folder of a trained model, as a copy of data/train, or `{pretrained.NAME}`."
+                f"the folder of a trained model, as a copy of data/train, or `{pretrained.NAME}`.",
+                key="start_from.package",
             )
-        log.warning("train.start_from: %s has no model.safetensors; the next of the list is tried", folder)
+        warn(
+            "train.start_from: %s has no model.safetensors; the next of the list is tried",
+            folder,
+            key="start_from.no_weights",
+        )
     if losses.start_from == [CHECKPOINT]:
         fit_statistics(model, train)  # overwritten by the checkpoint; `resume.resumed` sees to it that there is one
         return
-    raise InputError(f"train.start_from: {losses.start_from} found, and none of it is there. Add `random`.")
+    raise InputError(
+        f"train.start_from: {losses.start_from} found, and none of it is there. Add `random`.",
+        key="start_from.none_found",
+    )
 
 
 def pretrained_folders(losses: Train) -> list[Path]:
@@ -203,7 +222,9 @@ def load_pretrained(model: Diagnosis, folder: Path) -> None:
     try:
         model.load_state_dict(read_weights(path))
     except (SafetensorError, OSError, RuntimeError) as error:
-        raise InputError(f"{path}: not readable as the weights of its model.json ({error}).") from None
+        raise InputError(
+            f"{path}: not readable as the weights of its model.json ({error}).", key="network.unreadable_weights"
+        ) from None
     model.load_state_dict(statistics, strict=False)
 
 
@@ -223,11 +244,16 @@ def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> Non
         fitting = [name for name in parameters if fnmatch(name, pattern)]
         if not fitting:
             parts = ", ".join(sorted({name.split(".")[0] for name in parameters}))
-            raise InputError(f"{section}.freeze: {pattern!r} fits no parameter. Their names begin with: {parts}.")
+            raise InputError(
+                f"{section}.freeze: {pattern!r} fits no parameter. Their names begin with: {parts}.",
+                key="freeze.no_match",
+            )
         for name in fitting:
             parameters[name].requires_grad_(False)
     count = sum(p.numel() for p in parameters.values() if p.requires_grad)
     if not count:
-        raise InputError(f"{section}.freeze: every parameter is frozen; nothing is left to train.")
+        raise InputError(
+            f"{section}.freeze: every parameter is frozen; nothing is left to train.", key="freeze.all_frozen"
+        )
     if patterns:
         log.info("%d of %d parameters are trained", count, sum(p.numel() for p in parameters.values()))

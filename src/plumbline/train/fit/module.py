@@ -56,6 +56,7 @@ class Optimisation(Fitting):
         model: Diagnosis,
         optimise: Optimise,
         losses: Train,
+        *,
         teacher: Diagnosis | None = None,
         distil_weight: float = 0.0,
         section: str = "train",

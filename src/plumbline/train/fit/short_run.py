@@ -22,6 +22,7 @@ def quick_fit(
     model: Diagnosis,
     sequences: SequenceSet,
     losses: Train,
+    *,
     late: Sequence[nn.Module] = (),
     late_epoch: int = 0,
     section: str = "train",
@@ -55,7 +56,9 @@ def quick_fit(
             reload_dataloaders_every_n_epochs=1,
         )
         with interruptible(trainer), _on_threads(threads(losses)):
-            data = Data(sequences, sequences, losses, losses, losses.seed, losses.batch_size, section=section)
+            data = Data(
+                sequences, sequences, losses, losses, seed=losses.seed, batch_size=losses.batch_size, section=section
+            )
             module.chosen_from = data.complete
             trainer.fit(module, datamodule=data)
     model.eval()

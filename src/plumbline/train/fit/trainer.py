@@ -120,7 +120,8 @@ def fit(
     def make_data(former_size: int | None) -> Data:
         # A resumed run keeps its batch size, whatever memory is free now.
         size = former_size or batch_size(module.model, train, optimise, losses, section)
-        return Data(train, tune, optimise, losses, seed, size, former_size is not None, section)
+        is_resumed = former_size is not None
+        return Data(train, tune, optimise, losses, seed=seed, batch_size=size, resumed=is_resumed, section=section)
 
     return run(
         module,

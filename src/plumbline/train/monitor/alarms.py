@@ -54,8 +54,8 @@ class StepAlarm:
         if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
             raise InputError(
                 f"{self.section}: the loss is {loss_value:g} and the gradient's norm {norm_value:g} {place}."
-                f"{_format_place(last)} Lower {self.section}.learning_rate, or look for values out of all proportion "
-                "in the data."
+                f"{_format_place(last)} Lower {self.section}.learning_rate, or look for outliers in the data.",
+                key="training.diverged",
             )
 
     def check_answers(self, epoch: int, finite: bool, last: Path | None = None) -> None:
@@ -72,7 +72,8 @@ class StepAlarm:
         if not finite:
             raise InputError(
                 f"{self.section}: answers are no finite numbers after epoch {epoch + 1}: its last step has spoiled "
-                f"the weights.{_format_place(last)} Lower {self.section}.learning_rate."
+                f"the weights.{_format_place(last)} Lower {self.section}.learning_rate.",
+                key="training.spoiled_weights",
             )
 
 

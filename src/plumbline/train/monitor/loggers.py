@@ -11,7 +11,7 @@ from typing import Any
 import mlflow
 from lightning.pytorch.loggers import Logger, MLFlowLogger, TensorBoardLogger
 
-from plumbline.core.console import hidden, log
+from plumbline.core.console import hidden, warn
 from plumbline.core.sqlite import ask_database
 from plumbline.train.distributed.strategies import parted, process_number
 
@@ -49,7 +49,7 @@ class _Record(MLFlowLogger):
                 raise
             self.silent = True
             message = hidden(f"MLflow at {_address()} does not answer any more ({_first_line(error)})")
-            log.warning("%s; the rest of this run is not recorded there", message)
+            warn("%s; the rest of this run is not recorded there", message, key="mlflow.no_answer")
 
 
 def _first_line(error: Exception) -> str:
@@ -96,7 +96,7 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
         opened.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on
         message = hidden(f"MLflow at {address} does not answer ({_first_line(error)})")
-        log.warning("%s; this run is not recorded there", message)
+        warn("%s; this run is not recorded there", message, key="mlflow.no_answer")
     finally:
         # Lightning makes the address that of the whole process: what it did next in another project went to this one.
         mlflow.set_tracking_uri(None)

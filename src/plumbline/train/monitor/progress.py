@@ -12,7 +12,7 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.files import atomic_file
 from plumbline.train.monitor.record import gpu_share, memory_bytes, memory_share
 
@@ -74,12 +74,13 @@ class Monitor(Callback):
         before, share = self._memory, memory_share(pl_module.device)
         self._memory = max(before, share)
         if before <= MOST_MEMORY < share:
-            log.warning(
+            warn(
                 "%s: %.0f %% of the memory is in use. Lower %s.batch_size (%s.accumulate keeps the step)",
                 self.section,
                 100 * share,
                 self.section,
                 self.section,
+                key="memory.nearly_full",
             )
 
     def on_train_batch_end(

@@ -73,7 +73,8 @@ def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
         excess = bound - value if kind == "min" else value - bound
     relation = "at least" if kind == "min" else "at most"
     about = {"kind": kind, "value": value, "bound": bound}
-    return _result(rule, part, about, excess, excess <= 0, f"{relation} {_format(bound)} ({kind}) needed")
+    words = f"{relation} {_format(bound)} ({kind}) needed"
+    return _result(rule, part, about, excess=excess, passed=excess <= 0, words=words)
 
 
 def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
@@ -100,10 +101,12 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
         words += f" and with {100 * confidence:g} % confidence at most {_format(tested)}"
     excess = math.inf if tested is None else tested - rule.margin
     words += f"; at most {_format(rule.margin)} (margin) allowed"
-    return _result(rule, part, about, excess, excess <= ROUNDING, words)
+    return _result(rule, part, about, excess=excess, passed=excess <= ROUNDING, words=words)
 
 
-def _result(rule: Gate, part: str, about: Mapping[str, Any], excess: float, passed: bool, words: str) -> dict[str, Any]:
+def _result(
+    rule: Gate, part: str, about: Mapping[str, Any], *, excess: float, passed: bool, words: str
+) -> dict[str, Any]:
     subject = {"metric": rule.metric, "artifact": rule.artifact, "slice": part}
     return {**subject, **about, "passed": passed, "words": words, "excess": excess}
 
