@@ -96,7 +96,8 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     if unknown:
         raise InputError(
             f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not say stands "
-            "under ingest, products (docs/formats.md)."
+            "under ingest, products (docs/formats.md).",
+            key="params.unknown_section",
         )
     section = content.get(name)
     if section is None:
@@ -156,16 +157,21 @@ def read_yaml(path: Path) -> Any:
         encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         return _EachKeyOnce(content.decode(encoding)).get_single_data()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
+        raise InputError(
+            f"{path}: no such file. Run from the project's root, or give --params FILE.", key="file.missing"
+        ) from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}). Give a parameters file.") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}). Give a parameters file.", key="file.unreadable"
+        ) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InputError(
-            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as UTF-8."
+            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as UTF-8.",
+            key="yaml.not_utf8",
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a day that is none, as 2020-02-30, is a ValueError
-        raise InputError(f"{path}: not readable as YAML ({error}).") from None
+        raise InputError(f"{path}: not readable as YAML ({error}).", key="yaml.unreadable") from None
 
 
 def _explain(item: Any, section: str = "") -> str:

@@ -191,7 +191,7 @@ class Gates(Section):
                     _known(rule.slice, (*cities, f"{CITY}*"))
             except ValueError as error:
                 place = f"gate.rules.{number}.slice"
-                raise ParameterError(f"{place}: {rule.slice!r} found; {error}.") from None
+                raise ParameterError(f"{place}: {rule.slice!r} found; {error}.", key="gate.unknown_city") from None
 
 
 class Package(Section):
