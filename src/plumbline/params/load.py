@@ -21,6 +21,8 @@ from plumbline.params.train import Model, Train
 from plumbline.params.validate import Gates, Package, Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
+KEYS = {"extra_forbidden": "params.unknown_key", "missing": "params.missing_key"}
+"""Keys of errors by pydantic's types. A check of a section has its own; all others are `params.bad_value`."""
 FAMILY = "family"
 """Key of a params file that says of what family of models it is; diagnosis without it."""
 
@@ -105,7 +107,7 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     try:
         return kind.model_validate(section)
     except ValidationError as error:
-        raise InputError("\n".join(f"{path}: {_explain(item, name)}" for item in error.errors())) from None
+        raise _refusal(error, str(path), name) from None
 
 
 def parse_params(content: Any, source: str = "params.yaml") -> Params:
@@ -126,8 +128,7 @@ def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        lines = [f"{source}: {_explain(item)}" for item in error.errors()]
-        raise InputError("\n".join(lines)) from None
+        raise _refusal(error, source) from None
 
 
 class _EachKeyOnce(yaml.SafeLoader):
@@ -174,7 +175,15 @@ def read_yaml(path: Path) -> Any:
         raise InputError(f"{path}: not readable as YAML ({error}).", key="yaml.unreadable") from None
 
 
-def _explain(item: Any, section: str = "") -> str:
+def _refusal(error: ValidationError, source: str, section: str = "") -> InputError:
+    """Return the error that names every wrong parameter; its key is that of the first."""
+    items = error.errors()
+    kind = items[0]["type"]
+    key = KEYS.get(kind, kind if "." in kind else "params.bad_value")
+    return InputError("\n".join(f"{source}: {_explain(item, section)}" for item in items), key=key)
+
+
+def _explain(item: Any, section: str) -> str:
     key = ".".join(str(part) for part in ([section] if section else []) + list(item["loc"])) or "the file"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key. Remove it, or check its spelling."
