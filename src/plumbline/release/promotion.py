@@ -66,7 +66,7 @@ def promote(
     _check_key(sign_key)
     registry = registry or Registry(manifest.name)
     with registry.server.alone():
-        return _promote(package, manifest, compare, registry, allow_former, sign_key)
+        return _promote(package, manifest, compare, registry, allow_former=allow_former, sign_key=sign_key)
 
 
 def is_champion(package: Path, registry: Registry | None = None) -> bool:
@@ -138,6 +138,7 @@ def _promote(
     manifest: PackageManifest,
     compare: Compare,
     registry: Registry,
+    *,
     allow_former: bool,
     sign_key: Path | None,
 ) -> Promotion:
