@@ -75,12 +75,12 @@ tests: $(VENV)/.test $(PAGE)
 chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what holds (docs/faults.md)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
 
-lint: $(VENV)/.test  ## Check style, format, types, layers and first lines of docstrings
+lint: $(VENV)/.test  ## Check style, format, types, layers, names and docstrings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m tests.docs.first_lines
+	$(BIN)/python -m tests.docs.language
 
 format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix

@@ -13,7 +13,7 @@ from benchmarks.gpu.parts import Found, Table, Work
 from benchmarks.gpu.runtimes import CUDA
 from plumbline import pretrained
 from plumbline.fields.model.denoiser import load_denoiser
-from plumbline.fields.model.sampling import BOTH, Denoiser, draw_samples
+from plumbline.fields.model.sampling import BOTH, DenoisingModel, draw_samples
 from plumbline.fields.prepare.conditions import MAPS
 from plumbline.fields.release.package import CPU, FieldModel
 from plumbline.fields.train.calibrate import TorchDenoiser
@@ -30,7 +30,7 @@ def restore(work: Work) -> Found:
     columns = ["runtime", "steps", "s a field", "ms a sample and step"]
     table = Table(f"Restoring a field of {cells} x {cells} cells, {samples} samples", columns)
     network = load_denoiser(PACKAGE, "weights.safetensors", "network.json").to(work.device)
-    models: dict[str, Denoiser] = {"torch": TorchDenoiser(network)}
+    models: dict[str, DenoisingModel] = {"torch": TorchDenoiser(network)}
     provider = CPU if work.dry else CUDA
     if provider in onnxruntime.get_available_providers():
         models[f"ONNX Runtime, {provider}"] = FieldModel(PACKAGE / "model.onnx", provider=provider)

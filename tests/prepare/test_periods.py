@@ -17,16 +17,16 @@ def observed(name, start, days, count=20):
 def test_a_track_has_to_cover_half_of_the_common_period(days, kept, caplog):
     with caplog.at_level("WARNING", "plumbline"):
         found = period_overlap([observed("long", "2020-01-01", 1000), observed("short", "2020-01-01", days)])
-    assert found.kept.tolist() == kept
+    assert found.used.tolist() == kept
     assert ("short: left out; its period, 2020-01-01 to 2021-05-14, covers 49.9 %" in caplog.text) == (kept == [0])
 
 
 def test_of_periods_with_nothing_in_common_the_longest_stays_and_of_equal_ones_the_latest():
     short, long = observed("a", "2023-01-01", 400), observed("b", "2017-01-01", 800)
-    assert period_overlap([short, long]).kept.tolist() == [1]
+    assert period_overlap([short, long]).used.tolist() == [1]
     old, new = observed("a", "2017-01-01", 800), observed("b", "2021-01-01", 800)
-    assert period_overlap([old, new]).kept.tolist() == [1]
-    assert period_overlap([new, old]).kept.tolist() == [0]
+    assert period_overlap([old, new]).used.tolist() == [1]
+    assert period_overlap([new, old]).used.tolist() == [0]
     found = period_overlap([old, new])
     assert (found.start, found.end) == (new.epochs[0], new.epochs[-1])
     np.testing.assert_allclose(found.share, [0, 1])
@@ -36,12 +36,12 @@ def test_of_periods_with_nothing_in_common_the_longest_stays_and_of_equal_ones_t
 def test_every_kept_track_covers_half_and_one_always_is_whatever_the_order(spans):
     tracks = [observed(str(i), np.datetime64("2010-01-01") + start, days) for i, (start, days) in enumerate(spans)]
     found = period_overlap(tracks)
-    assert len(found.kept)
-    assert (found.share[found.kept] >= 0.5).all()
-    assert found.start == min(tracks[i].epochs[0] for i in found.kept)
-    assert found.end == max(tracks[i].epochs[-1] for i in found.kept)
+    assert len(found.used)
+    assert (found.share[found.used] >= 0.5).all()
+    assert found.start == min(tracks[i].epochs[0] for i in found.used)
+    assert found.end == max(tracks[i].epochs[-1] for i in found.used)
     again = period_overlap(tracks[::-1])
-    assert sorted(spans[::-1][i] for i in again.kept) == sorted(spans[i] for i in found.kept)
+    assert sorted(spans[::-1][i] for i in again.used) == sorted(spans[i] for i in found.used)
 
 
 def test_tracks_with_too_few_epochs_or_epochs_out_of_order_are_refused():

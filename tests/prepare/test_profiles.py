@@ -15,9 +15,9 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, nam
 from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.prepare.features.shards import load_shards
 from plumbline.prepare.profiles import (
-    ENOUGH,
     LEAST_SLOPE_SE,
     LIKELY_SLOPE_SE,
+    MIN_SLOPES,
     integrate_slope,
     profile_buildings,
     profile_labels,
@@ -81,7 +81,7 @@ def test_the_error_is_that_of_a_sum_of_slopes_that_err_alike(places, seed):
         np.testing.assert_allclose(error, np.maximum(scale * spread, LEAST_SLOPE_SE), rtol=1e-6)
     else:
         assert (error == LEAST_SLOPE_SE).all()
-    if 1 < len(distance) < ENOUGH and spread[widest] > 1:
+    if 1 < len(distance) < MIN_SLOPES and spread[widest] > 1:
         assert scale == pytest.approx(LIKELY_SLOPE_SE)
 
 

@@ -116,7 +116,7 @@ def test_amplitudes_are_those_of_each_epoch_alone():
     y = rng.normal(0, 5, (3, 7, 20))
     y[rng.random(y.shape) < 0.2] = np.nan
     design, weight = rng.normal(size=(3, 7, 4)), rng.uniform(0.5, 2, (3, 7)) * (rng.random((3, 7)) < 0.8)
-    found = strain_course._amplitudes(y, design, weight)
+    found = strain_course._fit_amplitudes(y, design, weight)
     for b in range(3):
         value, variance = np.zeros((2, 20))
         for epoch in range(20):
@@ -126,12 +126,12 @@ def test_amplitudes_are_those_of_each_epoch_alone():
             variance[epoch] = np.linalg.inv(normal)[-1, -1]
         np.testing.assert_allclose(found.value[b], value)
         assert found.variance[b] == pytest.approx(np.median(variance))
-        np.testing.assert_array_equal(found.known[b], variance <= 4 * np.median(variance))
-    assert found.told.all()
+        np.testing.assert_array_equal(found.is_precise[b], variance <= 4 * np.median(variance))
+    assert found.is_resolved.all()
 
 
 def test_a_pattern_like_settlement_tells_nothing():
     rng = np.random.default_rng(0)
     design = rng.normal(size=(1, 7, 4))
     design[..., 3] = 2 * design[..., 2]
-    assert not strain_course._amplitudes(rng.normal(size=(1, 7, 20)), design, np.ones((1, 7))).told.any()
+    assert not strain_course._fit_amplitudes(rng.normal(size=(1, 7, 20)), design, np.ones((1, 7))).is_resolved.any()

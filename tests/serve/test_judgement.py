@@ -11,7 +11,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import (
     LEANING,
     UNSURE_WHERE,
-    Asked,
+    ModelledBuildings,
     has_no_probable_quadrant,
     has_too_little_data,
     is_judged,
@@ -22,8 +22,8 @@ from plumbline.prepare.abstention import (
 )
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
-from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
-from plumbline.serve.judgement import Model, judge, say_damaged, say_unjudged
+from plumbline.serve.columns import DAMAGE_COLUMNS, JUDGEMENT, OPTIONAL, has_answer
+from plumbline.serve.judgement import ModelSummary, judge, log_damaged, log_unjudged
 from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
@@ -32,7 +32,7 @@ from tests.serve.made import SHARE, answers_of
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
 CALIBRATED = sum(SHARE[1:])
-MODEL = Model("1", SHARE)
+MODEL = ModelSummary("1", SHARE)
 CASES = {
     # probability of damage, confidence, error of each of 16 points in mm (10 m: strain error 0.058 of it), novelty
     "damaged in a place": (0.99, 0.56, 1.0, 0.2, "ok"),
@@ -69,8 +69,8 @@ def judged(cases, limits=LIMITS, rate=CALIBRATED):
     p_damaged, confidence, error, novelty = (np.array(column, float) for column in zip(*cases, strict=True))
     count = len(cases)
     errors = strain_error(buildings([[float(one)] * 16 for one in error], (10, 10)))
-    asked = Asked(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
-    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
+    asked = ModelledBuildings(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
+    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, damage_rate=rate)
     return found.reason.tolist()
 
 
@@ -124,7 +124,7 @@ def nobody():
 
 
 def nothing_asked(n_points):
-    return Asked(np.arange(0), np.asarray(n_points), np.zeros(0, bool), np.zeros(0))
+    return ModelledBuildings(np.arange(0), np.asarray(n_points), np.zeros(0, bool), np.zeros(0))
 
 
 def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
@@ -140,7 +140,7 @@ def test_footprints_that_were_not_prepared_have_a_reason_of_their_own():
 
 def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_building():
     few, error = np.array([True, False, False, False, False]), np.array([9.0, 0.8, 0.3004, 0.1, 0.1])
-    asked = Asked(np.arange(5), np.array([6, 12, 12, 12, 12]), few, error)
+    asked = ModelledBuildings(np.arange(5), np.array([6, 12, 12, 12, 12]), few, error)
     # The last but one has no probable quadrant either, but its answer is none.
     answers = answered([0.99, 0.99, 0.2, 0.99, 0.99], [0.3, 0.3, 0.9, 0.3, 0.3], [0.2, 0.2, 0.2, 1.2, 0.2])
     found = status_of(asked, answers, town(5).geometry.to_numpy(), LIMITS)
@@ -154,7 +154,7 @@ def test_each_reason_after_the_answer_has_its_limit_and_the_figure_of_its_buildi
 
 def test_one_that_leans_too_far_is_not_called_sound():
     """Where its points could not show moderate damage; one that is found to be damaged is judged."""
-    asked = Asked(np.arange(4), np.full(4, 12), np.zeros(4, bool), np.full(4, 0.1))
+    asked = ModelledBuildings(np.arange(4), np.full(4, 12), np.zeros(4, bool), np.full(4, 0.1))
     answers = answered([0.04, 0.04, 0.04, 0.99], [0.9] * 4, [0.2] * 4)
     known = np.full((4, 1), 1.0)
     whole = WholeBuildings(
@@ -168,7 +168,7 @@ def test_one_that_leans_too_far_is_not_called_sound():
         lean=np.array([9.0, 13.0, 13.0, 13.0]),
         agreeing=np.full((4, 1), 12),
     )
-    found = judge(asked, answers, town(4), LIMITS, MODEL, CALIBRATED, whole=whole)
+    found = judge(asked, answers, town(4), LIMITS, MODEL, damage_rate=CALIBRATED, whole=whole)
     assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]
     assert found.table["status"].tolist() == ["ok", "ok", "insufficient_points", "ok"]
     assert found.explanation[2].endswith("These points could show 9 permille at best")
@@ -194,7 +194,7 @@ def city(count=400, rate=0.1, seed=0):
     )
     points = np.zeros(count, int)
     points[there] = 12
-    return Asked(there, points, there % 5 == 0, np.full(len(there), 0.1)), answers, town(count), damaged
+    return ModelledBuildings(there, points, there % 5 == 0, np.full(len(there), 0.1)), answers, town(count), damaged
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
     assert table["building_id"].tolist() == footprints["building_id"].tolist()
     assert ok.sum() > 150
     assert (table.loc[ok, "damage_rate"] == result.rate.rate).all()
-    assert table.loc[~ok, [name for name in JUDGEMENT if name not in ASKED]].isna().all(axis=None)
+    assert table.loc[~ok, [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]].isna().all(axis=None)
     assert table.index[table["p_damaged"].notna()].tolist() == asked.footprint.tolist()
     assert table.loc[ok, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert (result.reason[~np.isin(np.arange(400), asked.footprint)] == "no_points").all()
@@ -242,8 +242,8 @@ def test_as_many_are_damaged_as_their_probabilities_say(result):
 
 def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, caplog):
     caplog.set_level("INFO")
-    say_damaged(result, "Rome: ")
-    say_unjudged(result, "Rome: ")
+    log_damaged(result, "Rome: ")
+    log_unjudged(result, "Rome: ")
     p = result.table.loc[has_answer(result.table), "p_damaged"]
     share = str(result.rate)[:1].upper() + str(result.rate)[1:]
     few, none = (int((result.reason == name).sum()) for name in ("few_points", "no_points"))
@@ -253,17 +253,17 @@ def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, capl
         f"Rome: not judged: {few} few_points, {none} no_points",
     ]
     caplog.clear()
-    nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, 0.02)
+    nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, damage_rate=0.02)
     assert nothing.table["status"].tolist() == ["insufficient_points"] * 3
     assert (nothing.rate.rate, nothing.rate.low, nothing.rate.high, nothing.rate.estimated) == (0.02, 0.02, 0.02, False)
-    say_damaged(nothing)
-    say_unjudged(result._replace(table=result.table.assign(reason="ok")))
+    log_damaged(nothing)
+    log_unjudged(result._replace(table=result.table.assign(reason="ok")))
     assert caplog.messages == []
 
 
 def test_near_to_a_cause_a_building_has_another_share_and_its_name():
     odds = np.where(np.arange(400) < 40, np.where(np.arange(400) % 2, 30.0, 0.03), 0.05)
-    asked = Asked(np.arange(400), np.full(400, 16), np.zeros(400, bool), np.full(400, 0.1))
+    asked = ModelledBuildings(np.arange(400), np.full(400, 16), np.zeros(400, bool), np.full(400, 0.1))
     answers = answered(odds / (1 + odds), np.full(400, 0.9))
     where = RateVariation([Cause("tunnel", shapely.box(0, -5, 39.5 * 20, -2), 10.0)], True)
     found = judge(asked, answers, town(400), LIMITS, MODEL, where=where)

@@ -16,11 +16,11 @@ from plumbline.export.package import VECTORS, verify_package
 from plumbline.export.second_graph import EMPTY, export_predictions
 from plumbline.export.vectors import read_vectors, run_predictions
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import Asked, has_few_points, strain_error
+from plumbline.prepare.abstention import ModelledBuildings, has_few_points, strain_error
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.pretrained import PACKAGE
-from plumbline.serve.judgement import Model, judge
+from plumbline.serve.judgement import ModelSummary, judge
 from tests.serve.made import SHARE, whole_of
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.75)
@@ -75,9 +75,9 @@ def predicted(sequences, answers, hides_damage, rate, limits=LIMITS, share=SHARE
     squares = [shapely.box(20 * i, 0, 20 * i + 10, 10) for i in range(count)]
     town = geopandas.GeoDataFrame({"building_id": sequences.building_id}, geometry=squares, crs="EPSG:3035")
     few = has_few_points(sequences, limits)
-    asked = Asked(np.arange(count), np.asarray(sequences.length), few, strain_error(sequences))
+    asked = ModelledBuildings(np.arange(count), np.asarray(sequences.length), few, strain_error(sequences))
     whole = whole_of(count)._replace(lean=np.where(hides_damage, 1e3, 0.0), resolution=np.full(count, 1e3))
-    judged = judge(asked, answers, town, limits, Model("1", share), rate, whole=whole)
+    judged = judge(asked, answers, town, limits, ModelSummary("1", share), damage_rate=rate, whole=whole)
     return judged.table.assign(reason=judged.reason)
 
 

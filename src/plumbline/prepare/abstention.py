@@ -22,18 +22,19 @@ _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
 def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
     """Return the standard error (B,) of a quadrant's strain, permille, from the noise of the building's points alone.
 
-    A quarter of the points against the other three quarters tells a quadrant's drop with `4 + 4/3` times the variance
-    of the mean of all. The drop of a strain is that of twice as large an angular distortion (`plumbline.core.strain`,
-    without horizontal strain) over half a side: strain times side. Points that are not where the product says, and
-    shapes that no fit knows, come on top: so a strain has to be several such errors large to be found.
+    The drop of a quadrant is the mean of a quarter of the points less that of the other three
+    quarters. Its variance is `4 + 4/3` times that of the mean of all. A strain is half of an
+    angular distortion (`plumbline.core.strain`, without horizontal strain), which acts over half a
+    side: so the drop is strain times side. Wrong positions and other shapes of damage add to the
+    error: a strain has to be several such errors large to be found.
     """
     parts = sequences.parts if isinstance(sequences, Shards) else (sequences,)
-    found = [
+    errors = [
         np.sqrt((4 + 4 / 3) / _precision(part.slope[:, _ERROR], part.offsets))
         / np.sqrt(np.maximum(part.geometry[:, _SIDES].prod(axis=1), 1e-6))
         for part in parts
     ]
-    return np.concatenate([np.zeros(0), *found])
+    return np.concatenate([np.zeros(0), *errors])
 
 
 def points_and_tracks(sequences: SequenceSet) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -46,9 +47,9 @@ def points_and_tracks(sequences: SequenceSet) -> tuple[NDArray[np.int64], NDArra
 
 def _precision(error_mm: NDArray[np.floating[Any]], offsets: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
     """Return the sum (B,) of 1 / variance over each building's points, 1/mm2; NaN affects only its own building."""
-    each = np.maximum(np.asarray(error_mm, float), 1e-6) ** -2.0
+    precision = np.maximum(np.asarray(error_mm, float), 1e-6) ** -2.0
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return np.asarray(np.maximum(np.bincount(owner, each, len(offsets) - 1), 1e-12))
+    return np.asarray(np.maximum(np.bincount(owner, precision, len(offsets) - 1), 1e-12))
 
 
 Float = NDArray[np.floating[Any]]
@@ -63,31 +64,34 @@ REASONS: Mapping[str, str] = {
 }
 """Name of each rule, in the order in which they are tried, and what it means."""
 LEAST_PLACES = 4
-"""Through three places goes a plane: whatever they do is a tilt. Pixels of several tracks share their places."""
+"""Smallest number of places: a plane goes through any three, so that whatever they do is a tilt.
+Pixels of several tracks share their places."""
 MIN_SPREAD_M = 0.1
-"""Points nearer to a line than this (root mean square, m) are on it."""
+"""Smallest distance from their best line (root mean square, m) of points that are not on one
+line."""
 MIN_SPREAD_SHARE = 0.02
-"""The same as a share of the shorter side: the error of a tilt, seen at that side's ends, is at least 25 times the
-error of the points' mean. Fewer than 1 in 100 buildings with 5 points or more drawn evenly over it are so."""
+"""Smallest such distance as a share of the shorter side. Below it, the error of a tilt at that
+side's ends is more than 25 times the error of the points' mean: half a side over 0.02 of it. Fewer
+than 1 in 100 buildings with 5 points or more drawn evenly over it are so."""
 STRAY_FROM = 6
-"""From so many points on, one that stands off the line alone does not make it an area."""
+"""Smallest number of points from which a single point off the line does not make it an area."""
 UNSURE_WHERE = "unsure_where"
-"""Reason of those that want a probable quadrant alone."""
+"""Reason of the buildings that lack nothing but a probable quadrant."""
 LEANING = "leaning"
-"""Reason of those whose lean hides damage."""
+"""Reason of the buildings with a lean that hides damage."""
 OK = "ok"
 """Status and reason of the buildings that are judged."""
 STATUSES = (OK, "insufficient_points", "out_of_distribution")
-"""Statuses in the predictions. `ok`: judged. The others say why the model abstained."""
+"""Statuses in the predictions. `ok`: judged. The others name why the model abstained."""
 ASKED_REASONS = (OK, "few_points", "noisy_points", "out_of_distribution", UNSURE_WHERE, LEANING)
-"""Reasons of the buildings that a model was asked about, in the order in which they are tried."""
+"""Reasons of the buildings that were given to a model, in the order in which they are tried."""
 NO_MATTER = ("too_small", "too_large")
 """Reasons that more points would not change."""
 ABSTENTIONS = ("no_points", *NO_MATTER, *ASKED_REASONS[1:])
 """Reasons for which a building is not judged."""
 
 
-class Answered(Protocol):
+class ModelAnswers(Protocol):
     """A model's answers for B buildings; see `export.answers.Answers`."""
 
     @property
@@ -127,17 +131,17 @@ class Answered(Protocol):
         """(B, 6)"""
 
 
-class Asked(NamedTuple):
-    """The B buildings, among F footprints, for which a model was asked."""
+class ModelledBuildings(NamedTuple):
+    """The B buildings, among F footprints, that were given to a model."""
 
     footprint: NDArray[np.intp]
-    """(B,) row of each of them."""
+    """(B,) row of each building among the footprints."""
     n_points: NDArray[np.int64]
     """(F,)"""
     few: NDArray[np.bool_]
     """(B,) which have too few points, see `has_few_points`."""
     strain_error: Float
-    """(B,) what their points can resolve, permille, see `strain_error`."""
+    """(B,) standard error of a strain by their points, permille, see `strain_error`."""
 
     def noisy(self, limits: Prepare) -> NDArray[np.bool_]:
         """Return (B,) which have points too noisy to show a strain of category 1."""
@@ -163,8 +167,8 @@ class LeftOut:
     @property
     def counts(self) -> dict[str, int]:
         """Buildings left out by each rule, all rules named; a building counts under the first that holds."""
-        found = np.bincount(self.code, minlength=len(REASONS) + 1)[1:]
-        return {name: int(number) for name, number in zip(REASONS, found, strict=True)}
+        numbers = np.bincount(self.code, minlength=len(REASONS) + 1)[1:]
+        return {name: int(number) for name, number in zip(REASONS, numbers, strict=True)}
 
     def __str__(self) -> str:
         return "; ".join(f"{number} {name} ({REASONS[name]})" for name, number in self.counts.items() if number)
@@ -196,7 +200,7 @@ def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepar
 
 
 def outsized(footprints: NDArray[np.object_], limits: Prepare) -> NDArray[np.bool_]:
-    """Return (B,) whether each footprint is left out by its size; these must not take other buildings' points."""
+    """Return (B,) whether each footprint is left out by its size; see `assign_points`."""
     return np.logical_or(*_outsized(frames(footprints).side, limits))
 
 
@@ -219,13 +223,16 @@ def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
     mean = np.stack([total(xy[:, 0]), total(xy[:, 1])], axis=1) / np.maximum(count, 1)[:, None]
     x, y = (xy - mean[building]).T
     moments = np.stack([total(x * x), total(x * y), total(y * y)], axis=1)
-    least = _minor(moments, count)
-    # Without point i, the sums of squares about the new mean are less by n / (n - 1) of its own.
+    spread_m = _spread_across(moments, count)
+    # Without point i, the sums of squares about the new mean are less by n / (n - 1) times those of
+    # the point.
     lever = (count / np.maximum(count - 1, 1))[building, None]
-    without = _minor(moments[building] - lever * np.stack([x * x, x * y, y * y], axis=1), count[building] - 1)
-    tried = count[building] >= STRAY_FROM
-    np.minimum.at(least, building[tried], without[tried])
-    return least
+    spread_without_m = _spread_across(
+        moments[building] - lever * np.stack([x * x, x * y, y * y], axis=1), count[building] - 1
+    )
+    is_tested = count[building] >= STRAY_FROM
+    np.minimum.at(spread_m, building[is_tested], spread_without_m[is_tested])
+    return spread_m
 
 
 def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> NDArray[np.int64]:
@@ -235,7 +242,7 @@ def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> ND
     return np.bincount(distinct[:, 0], minlength=buildings)
 
 
-def _minor(moments: Float, count: NDArray[np.intp]) -> Float:
+def _spread_across(moments: Float, count: NDArray[np.intp]) -> Float:
     """Return the root mean square across the main axis from sums of xx, xy and yy: the least eigenvalue's root."""
     xx, xy, yy = moments.T
     smaller = (xx + yy) / 2 - np.hypot((xx - yy) / 2, xy)
@@ -255,8 +262,8 @@ class Status:
 
 
 def status_of(
-    asked: Asked,
-    answers: Answered,
+    modelled: ModelledBuildings,
+    answers: ModelAnswers,
     footprints: NDArray[np.object_],
     limits: Prepare,
     p_damaged: NDArray[np.floating[Any]] | None = None,
@@ -265,27 +272,30 @@ def status_of(
     """Return which buildings are judged, and why the others are not.
 
     Args:
-        asked: of which footprints; answers: for its B buildings.
+        modelled: B buildings among F footprints. answers: of the model for them.
         footprints: (F,) their polygons, m.
         limits: of the model that answered, or the user's own.
         p_damaged: (B,) see `has_no_probable_quadrant`.
         hidden: (B,) which would be called sound, though a lean may hide damage, see `WholeBuildings.hides_damage`.
     """
-    leaning = np.zeros(len(asked.few), bool) if hidden is None else hidden
-    status = np.full(len(asked.n_points), "insufficient_points", dtype=object)
-    known, torn = is_in_distribution(answers), has_no_probable_quadrant(answers, limits, p_damaged)
-    noisy = asked.noisy(limits)
-    status[asked.footprint] = np.where(known, "ok", "out_of_distribution")
-    status[asked.footprint[asked.few | noisy | torn | leaning]] = "insufficient_points"
-    # Where the model was not asked, the points are on a line if there are enough of them.
-    left = np.setdiff1d(np.arange(len(status)), asked.footprint)
-    count = asked.n_points[left]
-    rules = [*_outsized(frames(footprints[left]).side, limits), count == 0, count < limits.min_points]
+    hides_damage = np.zeros(len(modelled.few), bool) if hidden is None else hidden
+    status = np.full(len(modelled.n_points), "insufficient_points", dtype=object)
+    is_familiar, is_uncertain = is_in_distribution(answers), has_no_probable_quadrant(answers, limits, p_damaged)
+    noisy = modelled.noisy(limits)
+    status[modelled.footprint] = np.where(is_familiar, "ok", "out_of_distribution")
+    status[modelled.footprint[modelled.few | noisy | is_uncertain | hides_damage]] = "insufficient_points"
+    # A building that was not given to the model has its points on a line if there are enough of
+    # them.
+    unmodelled = np.setdiff1d(np.arange(len(status)), modelled.footprint)
+    count = modelled.n_points[unmodelled]
+    rules = [*_outsized(frames(footprints[unmodelled]).side, limits), count == 0, count < limits.min_points]
     reason = np.empty(len(status), object)
-    reason[left] = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points")
-    reason[asked.footprint] = np.select([asked.few, noisy, ~known, torn, leaning], ASKED_REASONS[1:], ASKED_REASONS[0])
+    reason[unmodelled] = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points")
+    reason[modelled.footprint] = np.select(
+        [modelled.few, noisy, ~is_familiar, is_uncertain, hides_damage], ASKED_REASONS[1:], ASKED_REASONS[0]
+    )
     error = np.full(len(status), np.nan)
-    error[asked.footprint] = asked.strain_error
+    error[modelled.footprint] = modelled.strain_error
     return Status(status, reason, explanations(reason, limits, error))
 
 
@@ -312,21 +322,21 @@ def explanations(reason: NDArray[np.object_], limits: Prepare, strain_error: Flo
         limits: of the model that judged.
         strain_error: (F,) permille; NaN for noisy points on one line.
     """
-    said = reason_sentences(limits)
-    found = np.array([said.get(name, "") for name in reason], object)
+    sentences = reason_sentences(limits)
+    explained = np.array([sentences.get(name, "") for name in reason], object)
     for row in np.flatnonzero(reason == "noisy_points"):
-        # Rounded up, so that 0.604 is not said to be the limit of 0.6.
+        # Rounded up, so that 0.604 is not shown as the limit of 0.6.
         shown = np.ceil(100 * strain_error[row]) / 100
-        found[row] = (
+        explained[row] = (
             REASONS["degenerate_points"]
             if np.isnan(shown)
             else f"its points are too noisy (strain error {shown:.4g} permille; at most "
             f"{limits.max_strain_error_permille:g} is judged)"
         )
-    return found
+    return explained
 
 
-def is_judged(sequences: SequenceSet, answers: Answered, limits: Prepare) -> NDArray[np.bool_]:
+def is_judged(sequences: SequenceSet, answers: ModelAnswers, limits: Prepare) -> NDArray[np.bool_]:
     """Return (B,) whether each building gets an answer.
 
     Args:
@@ -340,9 +350,9 @@ def is_judged(sequences: SequenceSet, answers: Answered, limits: Prepare) -> NDA
     )
 
 
-def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
+def is_in_distribution(answers: ModelAnswers) -> NDArray[np.bool_]:
     """Return (B,) whether each building is like the training buildings and all its answers are finite."""
-    given = (
+    columns = (
         answers.quadrant_probability,
         answers.severity_permille,
         answers.severity_low,
@@ -352,7 +362,7 @@ def is_in_distribution(answers: Answered) -> NDArray[np.bool_]:
         answers.level_probability,
         answers.mechanism_probability,
     )
-    return np.asarray((answers.novelty <= 1) & np.isfinite(np.column_stack(given)).all(1))
+    return np.asarray((answers.novelty <= 1) & np.isfinite(np.column_stack(columns)).all(1))
 
 
 def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
@@ -363,8 +373,9 @@ def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.b
 def has_few_points(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
     """Return (B,) whether fewer than `min_points` are left of a building's points after each track has taken one.
 
-    Two tilts and an offset of each track are fitted before anything is looked at. What that leaves of as many points
-    is zero, whatever the building does; of few more, too little to tell four corners apart.
+    Two tilts and an offset of each track are fitted first. Of as many points the residuals are
+    zero, whatever the building does; of few more, they are too few degrees of freedom to
+    distinguish four corners.
     """
     length, tracks = points_and_tracks(sequences)
     return np.asarray(length - tracks < limits.min_points)
@@ -375,7 +386,7 @@ def _is_noisy(strain_error: Float, limits: Prepare) -> NDArray[np.bool_]:
 
 
 def has_no_probable_quadrant(
-    answers: Answered, limits: Prepare, p_damaged: NDArray[np.floating[Any]] | None = None
+    answers: ModelAnswers, limits: Prepare, p_damaged: NDArray[np.floating[Any]] | None = None
 ) -> NDArray[np.bool_]:
     """Return (B,) whether a building may be damaged, but its quadrants are all less probable than required.
 
@@ -389,7 +400,7 @@ def has_no_probable_quadrant(
     return np.asarray(damaged * (1 - quadrant_confidence(answers)) > 1 - limits.min_quadrant_confidence)
 
 
-def quadrant_confidence(answers: Answered) -> NDArray[np.float64]:
+def quadrant_confidence(answers: ModelAnswers) -> NDArray[np.float64]:
     """Return the probability (B,) that the likeliest quadrant is a right answer, if the building is damaged.
 
     Where a whole end fails, either of its quadrants is right for sure, though each has but half of the probability.

@@ -1,6 +1,6 @@
 """Turn tracks and footprints into sequences, in the same way for training and for prediction.
 
-Buildings are prepared in blocks, on several threads: what is worked on does not grow with the city.
+Buildings are prepared in blocks, on several threads: the memory does not grow with the city.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.track import Track
 
 BLOCK = 1 << 14
-"""Points and footprints of a block, about: enough for long arrays, few enough for little memory."""
+"""Approximate number of points and footprints of a block: enough for long arrays, few enough for
+little memory."""
 
 
 class Prepared(NamedTuple):
@@ -47,24 +48,24 @@ class Prepared(NamedTuple):
     sequences: Sequences
     """The buildings that can be judged, without labels."""
     footprint: NDArray[np.intp]
-    """(B,) row in the buildings table of each of them."""
+    """(B,) row of each in the buildings table."""
     n_points: NDArray[np.int64]
     """(F,) usable scatterers of every footprint of the table."""
     left_out: LeftOut
-    """Why the others of the F footprints cannot be judged."""
+    """Rules by which the rest of the F footprints cannot be judged."""
     means: TrackMeans
     """Mean velocity of each of the F buildings, in each track."""
     whole: WholeBuildings
-    """How far each of the F buildings moved and tilted as a whole."""
+    """Motion and tilt of each of the F buildings as a whole."""
     moved: int
     """Points that count for another building than the nearest; see `owners.Owners`."""
     owners: list[NDArray[np.intp]]
-    """Of each track that was given: (N,) footprint of each point; `UNASSIGNED` without one, and in a track that was
-    left out."""
+    """Footprint (N,) of each point of each input track; `UNASSIGNED` without one, and in a track
+    that was left out."""
     track: NDArray[np.intp]
-    """(R,) of each row of `sequences`: which of the tracks that were given it is from."""
+    """(R,) number of the input track of each row of `sequences`."""
     point: NDArray[np.intp]
-    """(R,) and its row there."""
+    """(R,) row of that point in its track."""
 
 
 def prepare_buildings(
@@ -75,31 +76,32 @@ def prepare_buildings(
     owners: Owners | None = None,
     shown: bool = False,
 ) -> Prepared:
-    """Assign, decouple and describe; a building left out by a rule of `abstention` gets no sequence.
+    """Prepare the sequences of all buildings but those that a rule of `abstention` leaves out.
 
     Args:
         tracks: in one projected CRS; those that share too little time with the others are left out.
         buildings: footprints in that CRS, with `building_id`.
         params: section `prepare`.
         city: name written beside each building.
-        owners: of the points of all `tracks`, where more footprints than these have been looked at for it.
-        shown: whether the user sees how far along it is.
+        owners: of the points of all `tracks`, if they were assigned among more footprints than
+            these.
+        shown: whether the progress is shown.
 
     Raises:
         InputError: the tracks have fewer than `MIN_EPOCHS` epochs, or differ in CRS from each other or the footprints.
     """
     _check(tracks, buildings)
-    kept = period_overlap(tracks).kept
-    whose = [np.full(len(track), UNASSIGNED, np.intp) for track in tracks]
-    tracks = [tracks[number] for number in kept]
+    used = period_overlap(tracks).used
+    all_owners = [np.full(len(track), UNASSIGNED, np.intp) for track in tracks]
+    tracks = [tracks[number] for number in used]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
     with one_blas_thread():
         if owners is None:
             owners = find_owners(tracks, footprints, params)
         else:
-            owners = owners._replace(of=[owners.of[number] for number in kept])
-        for number, own in zip(kept, owners.of, strict=True):
-            whose[number] = own
+            owners = owners._replace(of=[owners.of[number] for number in used])
+        for number, owner in zip(used, owners.of, strict=True):
+            all_owners[number] = owner
         names, years = buildings["building_id"].to_numpy().astype(str), observation_period(tracks).years
         # The sequences are where the series are.
         distance, slope = (Stack(folder_of(tracks[0].displacement)) for _ in range(2))
@@ -111,7 +113,7 @@ def prepare_buildings(
         if shown:
             parts = track_progress(parts, len(bounds), "prepare", finished=True)
         sequences, judged, n_points, left_out, means, whole, _, _, track, point = zip(
-            *_laid(parts, distance, slope), strict=True
+            *_store_rows(parts, distance, slope), strict=True
         )
     return Prepared(
         replace(concatenate(list(sequences)), distance=distance.array(), slope=slope.array()),
@@ -121,31 +123,33 @@ def prepare_buildings(
         TrackMeans(*(np.concatenate(part) for part in zip(*means, strict=True))),
         WholeBuildings(*(np.concatenate(part) for part in zip(*whole, strict=True))),
         owners.moved,
-        whose,
-        kept[np.concatenate(track)],
+        all_owners,
+        used[np.concatenate(track)],
         np.concatenate(point),
     )
 
 
 class _Block(NamedTuple):
-    """Footprints that follow each other, with their points."""
+    """Consecutive footprints, with their points."""
 
     rows: slice
-    """Of the footprints."""
+    """Rows of the footprints."""
     tracks: list[Track]
     point: list[NDArray[np.intp]]
-    """Of each track: the row of each of its points in the whole of it."""
+    """Row of each point in the whole track, for each track."""
     owner: list[NDArray[np.intp]]
-    """Of each track: the footprint of each point, from 0 in this block."""
+    """Footprint of each point, from 0 in this block, for each track."""
 
 
-def _laid(parts: Iterable[Prepared], distance: Stack, slope: Stack) -> Iterator[Prepared]:
-    """Yield the parts without the rows of their scatterers, which go below the former ones."""
+def _store_rows(parts: Iterable[Prepared], distance: Stack, slope: Stack) -> Iterator[Prepared]:
+    """Append the scatterers' rows to `distance` and `slope`, and yield the parts without them."""
     for part in parts:
-        found = part.sequences
-        distance.add(found.distance)
-        slope.add(found.slope)
-        yield part._replace(sequences=replace(found, distance=found.distance[:0].copy(), slope=found.slope[:0].copy()))
+        sequences = part.sequences
+        distance.add(sequences.distance)
+        slope.add(sequences.slope)
+        yield part._replace(
+            sequences=replace(sequences, distance=sequences.distance[:0].copy(), slope=sequences.slope[:0].copy())
+        )
 
 
 def _bounds(owners: list[NDArray[np.intp]], footprints: int) -> list[tuple[int, int]]:
@@ -186,8 +190,8 @@ def _prepare_block(
     chosen = choose_scatterers(scatterers, frame, judged, params.max_points)
     point = np.zeros(len(chosen), np.intp)
     for number, rows in enumerate(block.point):
-        own = chosen.track == number
-        point[own] = rows[chosen.point[own]]
+        in_track = chosen.track == number
+        point[in_track] = rows[chosen.point[in_track]]
     means = building_means(scatterers, frame, len(block.tracks))
     return Prepared(
         sequences=describe_buildings(chosen, frame, footprint_area(footprints), names, judged, years, city),

@@ -1,10 +1,11 @@
 """Turn profile rows, the first generation's files, into the same scatterers and sequences as other data.
 
-A row says how a building's slope runs along its long axis, and nothing of what lies across, of height, time or lines
-of sight. So each place becomes a scatterer on the axis that one track sees from straight above, and its movement is
-the integral of the slope. What a rigid tilt or the start of the integral adds is taken off by the decoupling. A
-profile cannot tell north from south: its quadrant is undefined, unless the file says one and the caller knows its
-codes. One file is one portion of the work, as a tile is of a city of points.
+A row has the slope of a building along its long axis. It has nothing across the axis, no height,
+time or line of sight. So each place becomes a scatterer on the axis that one track sees from
+straight above, and its movement is the integral of the slope. The fit of the rigid motion removes
+what a tilt or the start of the integral adds. A profile does not show where north is: its quadrant
+is undefined, unless the file has one and the caller knows its codes. One file is one portion of the
+work, like a tile of a city of points.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from plumbline.sources.city.profile_rows import SLACK, Profiles
 
 Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02
-"""mm/m: error of a slope where a row has too few places to show it; and the least that is believed."""
-ENOUGH = 5
-"""Places, from which on a row shows the error of its slopes."""
+"""Standard error of a slope, mm/m, where a row has too few places to show it; and the smallest
+one."""
+MIN_SLOPES = 5
+"""Smallest number of places from which the error of a row's slopes is estimated."""
 
 
 class ProfileBuildings(NamedTuple):
@@ -79,14 +81,14 @@ def profile_sequences(
     Args:
         profiles: B rows.
         building_id: (B,)
-        years: length of the time in which the slopes came about; a file does not say it.
+        years: length of the time in which the slopes came about; a file does not have it.
         judged: ascending rows, see `rows_left_out`.
         max_points: as `prepare.max_points`.
         city: name written beside each building.
     """
-    made = profile_buildings(profiles)
-    chosen = choose_scatterers(made.scatterers, made.frame, judged, max_points)
-    return describe_buildings(chosen, made.frame, made.area, building_id, judged, years, city)
+    placed = profile_buildings(profiles)
+    chosen = choose_scatterers(placed.scatterers, placed.frame, judged, max_points)
+    return describe_buildings(chosen, placed.frame, placed.area, building_id, judged, years, city)
 
 
 def profile_buildings(profiles: Profiles) -> ProfileBuildings:
@@ -146,11 +148,13 @@ def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
     count, half = len(distance), np.diff(distance) / 2
     before, after = np.r_[0.0, half], np.r_[half, 0.0]
     change = np.r_[0.0, np.cumsum(half * (slope[1:] + slope[:-1]))]
-    # A place counts each earlier slope with half of the steps on both sides, its own with half of the step before, and
-    # no later one; `mean` is what the mean of all places counts of each slope.
-    both = before + after
-    mean = ((count - 1 - np.arange(count)) * both + before) / count
-    earlier = np.r_[0.0, np.cumsum((both - mean) ** 2)[:-1]]
+    # The displacement of a place is a weighted sum of slopes. The trapezoidal rule weights each
+    # earlier slope by half of the steps on both sides of it, the slope of the place itself by half
+    # of the step before, and no later one. `mean` is the weight of each slope in the mean of all
+    # places. The variance sums the squared differences of the two.
+    weight = before + after
+    mean = ((count - 1 - np.arange(count)) * weight + before) / count
+    earlier = np.r_[0.0, np.cumsum((weight - mean) ** 2)[:-1]]
     later = np.r_[np.cumsum((mean**2)[::-1])[::-1][1:], 0.0]
     error = _slope_error(distance, slope) * np.sqrt(earlier + (before - mean) ** 2 + later)
     return change - change.mean(), np.maximum(error, LEAST_SLOPE_SE)
@@ -158,18 +162,18 @@ def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
 
 def _slope_error(distance: Float, slope: Float) -> float:
     """Return the standard error of a slope, mm/m: the median distance from the line between its neighbours, scaled."""
-    if len(slope) < ENOUGH:
+    if len(slope) < MIN_SLOPES:
         return LIKELY_SLOPE_SE
     width = np.maximum(distance[2:] - distance[:-2], 1e-9)
     share = np.clip((distance[1:-1] - distance[:-2]) / width, 0, 1)
-    off = slope[1:-1] - (1 - share) * slope[:-2] - share * slope[2:]
-    scaled = np.abs(off) / np.sqrt(1 + share**2 + (1 - share) ** 2)
+    residual = slope[1:-1] - (1 - share) * slope[:-2] - share * slope[2:]
+    scaled = np.abs(residual) / np.sqrt(1 + share**2 + (1 - share) ** 2)
     return max(1.4826 * float(np.median(scaled)), LEAST_SLOPE_SE)
 
 
 GROUP = "group.npy"
 REPORTED = ("name", "points", "duplicates", "first_epoch", "last_epoch")
-"""What the audit is told of a file as of a track."""
+"""Figures of a file that the audit gets as those of a track."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ class ProfilePart:
     product: str
     """Name of the file."""
     years: float
-    """In which the slopes came about."""
+    """Length of the time in which the slopes came about."""
     params: Prepare
 
 
@@ -207,14 +211,14 @@ def prepare_profiles(part: ProfilePart) -> None:
         rows.profiles, rows.building_id, part.years, judged, part.params.max_points, part.city.folder.name
     )
     severity, quadrant = profile_labels(rows.profiles)
-    known = np.isfinite(severity[judged])
+    is_labelled = np.isfinite(severity[judged])
     sequences = replace(
         sequences, severity=severity[judged], quadrant=quadrant[judged], accepted=only(quadrant[judged])
     )
     with atomic_folder(part.folder) as out:
-        sequences.take(np.flatnonzero(known)).save(out / "sequences")
-        np.save(out / GROUP, rows.group[judged][known])
-        write_json(out / TILE, {"left_out": {**left_out.counts, "without_label": int((~known).sum())}})
+        sequences.take(np.flatnonzero(is_labelled)).save(out / "sequences")
+        np.save(out / GROUP, rows.group[judged][is_labelled])
+        write_json(out / TILE, {"left_out": {**left_out.counts, "without_label": int((~is_labelled).sum())}})
 
 
 def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
@@ -226,22 +230,31 @@ def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArra
     names = np.array([part.city.folder.name for part in parts], dtype=str)
     group = np.concatenate([np.zeros(0, np.int64), *groups])
     centre = np.column_stack([(group + 0.5) * block_m, np.full(len(group), block_m / 2)])
-    return centre, np.repeat(names, np.array([len(own) for own in groups], dtype=np.intp))
+    return centre, np.repeat(names, np.array([len(part_groups) for part_groups in groups], dtype=np.intp))
 
 
 def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
-    """Return the audit's report for each city. A file stands for a track; every place of a row is on its building."""
-    reports: dict[str, dict[str, Any]] = {}
+    """Return the audit's report for each city; a file counts as a track.
+
+    Every place of a row is on its building.
+    """
+    folders: dict[str, list[Path]] = {}
     for part in parts:
-        name, about = part.city.folder.name, part.city.about
-        left_out = count_left_out(other.folder for other in parts if other.city.folder.name == name)
-        tracks = [
-            {key: product[key] for key in REPORTED if key in product} | {"assigned": product["points"]}
-            for product in part.city.products
-        ]
-        own = {key: about[key] for key in ("buildings", "labelled")}
-        reports[name] = {**own, "area_km2": None, "left_out": dict(left_out), "notes": [], "tracks": tracks}
-    return reports
+        folders.setdefault(part.city.folder.name, []).append(part.folder)
+    cities = {part.city.folder.name: part.city for part in parts}
+    return {
+        name: {
+            **{key: city.about[key] for key in ("buildings", "labelled")},
+            "area_km2": None,
+            "left_out": dict(count_left_out(folders[name])),
+            "notes": [],
+            "tracks": [
+                {key: product[key] for key in REPORTED if key in product} | {"assigned": product["points"]}
+                for product in city.products
+            ],
+        }
+        for name, city in cities.items()
+    }
 
 
 def about_groups(parts: Sequence[ProfilePart]) -> str:

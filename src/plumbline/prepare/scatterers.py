@@ -35,17 +35,20 @@ class Scatterers:
     change: Float
     """(N,) displacement from the first to the last epoch, mm along LOS; see `trend`."""
     change_se: Float
-    """(N,) its standard error, mm: of what the scatterer does not share with its building."""
+    """(N,) its standard error, mm, without the error that the scatterer shares with its
+    building."""
     velocity: Float
     """(N,) mean velocity along LOS, mm/yr."""
     velocity_se: Float
-    """(N,) its standard error, mm/yr: of what the scatterer does not share with its building."""
+    """(N,) its standard error, mm/yr, without the error that the scatterer shares with its
+    building."""
     common_se: Float
-    """(N,) standard error of what the velocities of the building's scatterers of that track share, mm/yr."""
+    """(N,) standard error that the velocities of the building's scatterers of that track share,
+    mm/yr."""
     course: Float
     """(N, K) course in time, mm; NaN where it is not known; see `temporal_basis.Courses`."""
     course_root: Float
-    """(N, K, K) how well it is known, 1/mm."""
+    """(N, K, K) root of the inverse covariance of the course, 1/mm."""
 
     def __len__(self) -> int:
         return len(self.building)
@@ -91,7 +94,8 @@ def rectangles(offsets: NDArray[np.int64]) -> Iterator[Rectangle]:
 
 
 MIN_PERIOD_SHARE = 0.5
-"""Of the common period that a track has to cover: its movement is extended over the rest."""
+"""Smallest share of the common period that a track covers: its movement is extended over the
+rest."""
 DAY = np.timedelta64(1, "D")
 
 
@@ -108,8 +112,8 @@ class Observed(Protocol):
 
 
 @dataclass(frozen=True)
-class Period:
-    """The time that changes refer to: from the first epoch of any track to the last of any."""
+class ObservationPeriod:
+    """Time that changes refer to: from the first epoch of any track to the last of any."""
 
     start: np.datetime64
     end: np.datetime64
@@ -121,13 +125,13 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Periods(Period):
-    """Tracks with enough time in common, and the period of those that are kept."""
+class Periods(ObservationPeriod):
+    """Tracks with enough time in common, and the period of those that are used."""
 
     share: Float
-    """(K,) of it that each track covers, of those left out too; at most 1."""
-    kept: NDArray[np.intp]
-    """Rows of the tracks to use."""
+    """(K,) share of the period that each track covers, of those left out too; at most 1."""
+    used: NDArray[np.intp]
+    """Rows of the tracks that are used."""
 
 
 def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
@@ -152,8 +156,9 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
 def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE, quiet: bool = False) -> Periods:
     """Leave out tracks that cover less than `min_share` of the common period, with a warning.
 
-    The one that covers least goes first (of equal ones, the one that began first: the later says how the building is
-    now), and what is common is measured again without it. So one track at least is kept.
+    The one that covers least goes first (of equal ones, the one that began first: the later shows
+    how the building is now), and the common period is measured again without it. So at least one
+    track is used.
 
     Args:
         tracks: at least one, with two epochs or more, ascending.
@@ -162,25 +167,25 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
     """
     first = np.array([track.epochs[0] for track in tracks], "datetime64[D]")
     last = np.array([track.epochs[-1] for track in tracks], "datetime64[D]")
-    kept = np.arange(len(tracks))
+    used = np.arange(len(tracks))
     while True:
-        start, end = first[kept].min(), last[kept].max()
+        start, end = first[used].min(), last[used].max()
         covered = (np.minimum(last, end) - np.maximum(first, start)) / DAY
         share = np.maximum(covered / max((end - start) / DAY, 1.0), 0.0)
-        least = kept[np.lexsort((first[kept], share[kept]))[0]]
-        if share[least] >= min_share:
+        shortest = used[np.lexsort((first[used], share[used]))[0]]
+        if share[shortest] >= min_share:
             break
-        kept = kept[kept != least]
+        used = used[used != shortest]
         if quiet:
             continue
         log.warning(
             "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s (%.0f %% are needed).",
-            tracks[least].name,
-            first[least],
-            last[least],
-            100 * share[least],
+            tracks[shortest].name,
+            first[shortest],
+            last[shortest],
+            100 * share[shortest],
             start,
             end,
             100 * min_share,
         )
-    return Periods(start, end, share, kept)
+    return Periods(start, end, share, used)

@@ -21,7 +21,7 @@ from plumbline.sources.footprints.area import one_crs
 
 
 class Blocks(NamedTuple):
-    """K blocks that hold B buildings."""
+    """K blocks with B buildings."""
 
     number: NDArray[np.intp]
     """(B,) block of each building; numbered by city, within it by the text `x/y` of the block's place."""
@@ -32,10 +32,10 @@ class Blocks(NamedTuple):
 
 
 def number_blocks(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: float) -> Blocks:
-    """Find the block of each building: the square of side `block_m` in its city's grid that holds its centre.
+    """Find the block of each building: the square of its city's grid that contains its centre.
 
-    A block holds its western and southern edge. Cities are places apart, whatever their coordinates: two of one name
-    are one city, and two of different names share no block.
+    A block contains its western and southern edge. Cities are separate, whatever their coordinates:
+    two of one name are one city, and two of different names share no block.
 
     Args:
         centre: (B, 2) easting and northing, m.
@@ -79,11 +79,11 @@ def fold_blocks(
             "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings."
         )
     chance = np.random.default_rng(seed).permutation(len(blocks.size))
-    held = [0] * folds
+    counts = [0] * folds
     fold = np.empty(len(blocks.size), dtype=np.int64)
     for number in np.lexsort((chance, -blocks.size, blocks.city)):
-        fold[number] = held.index(min(held))
-        held[fold[number]] += int(blocks.size[number])
+        fold[number] = counts.index(min(counts))
+        counts[fold[number]] += int(blocks.size[number])
     return fold[blocks.number]
 
 
@@ -94,7 +94,7 @@ def split(centre: NDArray[np.float64], city: NDArray[np.str_], params: Prepare) 
     """Return the name of the split of each building, as set in section `prepare`.
 
     With `params.folds`, fold number `params.fold` is the test split and the other splits share the rest: the test
-    splits of all folds hold every building once.
+    splits of all folds contain every building once.
 
     Args:
         centre: (B, 2) easting and northing, m.
@@ -116,7 +116,7 @@ def split(centre: NDArray[np.float64], city: NDArray[np.str_], params: Prepare) 
 def split_blocks(
     centre: NDArray[np.float64], city: NDArray[np.str_], shares: Mapping[Any, float], block_m: float, seed: int
 ) -> NDArray[np.str_]:
-    """Name of the split of each building.
+    """Return the name of the split of each building.
 
     Each city's square blocks are shuffled and dealt, one at a time, to the split that is furthest below its share
     of buildings; so the splits have their shares of all buildings, and most cities are in each.
@@ -135,14 +135,14 @@ def split_blocks(
     names = list(shares)
     wanted = np.array([shares[name] for name in names]) / sum(shares.values())
     generator = np.random.default_rng(seed)
-    given = np.zeros(len(names))
+    assigned = np.zeros(len(names))
     choice = np.empty(len(blocks.size), dtype=np.intp)
     for of_city in np.split(np.arange(len(blocks.size)), np.flatnonzero(np.diff(blocks.city)) + 1):
         for number in generator.permutation(of_city):
             count = blocks.size[number]
-            choice[number] = np.argmin((given + count / 2) / wanted)
-            given[choice[number]] += count
-    empty = [name for name, count in zip(names, given, strict=True) if not count]
+            choice[number] = np.argmin((assigned + count / 2) / wanted)
+            assigned[choice[number]] += count
+    empty = [name for name, count in zip(names, assigned, strict=True) if not count]
     if empty:
         raise InputError(
             f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for the split "
@@ -153,7 +153,7 @@ def split_blocks(
 
 Centres = NDArray[np.float64]
 TOUCHING_M = 500.0
-"""Cities nearer than this are one place: the widest of usual blocks."""
+"""Largest distance between cities that are one place, m: the widest of usual blocks."""
 
 
 def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Centres]]:
@@ -164,30 +164,30 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
     other cities.
 
     Args:
-        centre: city -> (B, 2) easting and northing, m, on the ground that they stand on (`sources.ground`).
+        centre: city -> (B, 2) easting and northing, m, on the ground (`sources.ground`).
         crs: city -> projected CRS of these.
 
     Returns:
         City -> name of its place, which is that of its first city; city -> (B, 2) centres in the CRS of that city.
     """
-    held = [city for city, own in centre.items() if len(own)]
+    occupied = [city for city, centres in centre.items() if len(centres)]
     boxes = {
         (city, target): _box(_project(centre[city], crs[city], target))
-        for city in held
-        for target in {crs[other] for other in held}
+        for city in occupied
+        for target in {crs[name] for name in occupied}
     }
-    joined = DisjointSet(held)
-    for first, second in combinations(held, 2):
+    joined = DisjointSet(occupied)
+    for first, second in combinations(occupied, 2):
         if _meet(boxes[first, crs[first]], boxes[second, crs[first]]):
             joined.merge(first, second)
     place = {city: city for city in centre}
     for group in joined.subsets():
-        named = next(city for city in held if city in group)
-        place |= dict.fromkeys(group, named)
-    for city in held:
+        place_name = next(city for city in occupied if city in group)
+        place |= dict.fromkeys(group, place_name)
+    for city in occupied:
         if place[city] != city:
             log.info("%s stands where %s does: they are split as one place", city, place[city])
-    return place, {**centre} | {city: _project(centre[city], crs[city], crs[place[city]]) for city in held}
+    return place, {**centre} | {city: _project(centre[city], crs[city], crs[place[city]]) for city in occupied}
 
 
 def ground_crs(tiles: Iterable[tuple[str, Path]]) -> dict[str, str]:
@@ -199,7 +199,7 @@ def ground_crs(tiles: Iterable[tuple[str, Path]]) -> dict[str, str]:
     named: dict[str, set[str]] = {}
     for city, path in tiles:
         named.setdefault(city, set()).add(read_json(path)["crs"])
-    return {city: one_crs(sorted(found), f"footprints of {city}") for city, found in named.items()}
+    return {city: one_crs(sorted(names), f"footprints of {city}") for city, names in named.items()}
 
 
 def _project(centre: Centres, source: str, target: str) -> Centres:
@@ -214,5 +214,5 @@ def _box(centre: Centres) -> NDArray[np.float64]:
     return np.concatenate([centre.min(axis=0), centre.max(axis=0)])
 
 
-def _meet(one: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    return bool((one[:2] <= other[2:] + TOUCHING_M).all() and (other[:2] <= one[2:] + TOUCHING_M).all())
+def _meet(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
+    return bool((first[:2] <= second[2:] + TOUCHING_M).all() and (second[:2] <= first[2:] + TOUCHING_M).all())

@@ -49,7 +49,8 @@ AUDIT, MOTION = "audit", "motion"
 MOTION_DECIMALS = 6
 """Decimals of velocities in the tables of motion, mm/yr: the same on any processor."""
 WORTHWHILE_POINTS = 200_000
-"""Fewer are prepared before other processes have loaded their libraries."""
+"""Smallest number of points for several processes: fewer are prepared before these have loaded
+their libraries."""
 
 
 @dataclass(frozen=True)
@@ -89,29 +90,30 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
         workers = 1
     run_jobs(write_tile, plan.tiles, workers, STAGE)
     run_jobs(prepare_profiles, plan.profiles, workers, "profile rows")
-    centre, city = _places(plan, params.block_m)
+    centre, city = _locate_buildings(plan, params.block_m)
     if not len(city):
-        raise InputError(_none_left(plan))
+        raise InputError(_explain_empty(plan))
     try:
         names = split(centre, city, params)
     except InputError as error:
         raise InputError(f"{error}{about_groups(plan.profiles)}") from None
     with atomic_folder(out) as folder:
         for name in params.split:
-            count = save_shards(_chosen(plan, names == name), folder / name)
+            count = save_shards(_select_buildings(plan, names == name), folder / name)
             log.info("%s: %d buildings", name, count)
         _write_motion(plan, folder / MOTION)
         blocks = _block_names(centre, city, params.block_m)
         report = {
-            "cities": {one.folder.name: _report(one, plan) for one in plan.cities} | profile_reports(plan.profiles),
+            "cities": {ingested_city.folder.name: _report_city(ingested_city, plan) for ingested_city in plan.cities}
+            | profile_reports(plan.profiles),
             "blocks": {name: np.unique(blocks[names == name]).tolist() for name in params.split},
         }
-        found = audit({name: load_shards(folder / name) for name in params.split}, report, params.audit)
-        found.raise_if_failed(WORK / AUDIT)
-        for rule in found.rules:
+        outcome = audit({name: load_shards(folder / name) for name in params.split}, report, params.audit)
+        outcome.raise_if_failed(WORK / AUDIT)
+        for rule in outcome.rules:
             if rule.status == "warn":
                 log.warning("audit: %s: %s. %s", rule.name, rule.reason.rstrip("."), rule.advice)
-        found.write(folder / AUDIT)
+        outcome.write(folder / AUDIT)
     shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # the evidence of a failure that is mended
     clear(plan.work)
 
@@ -132,24 +134,26 @@ def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
     )
     tiles = []
     for city in cities:
-        kept = used_tracks(city)
-        tiles += [LabelledTile(work / city.folder.name / name, city, name, kept, params) for name in city.tiles]
+        used = used_tracks(city)
+        tiles += [LabelledTile(work / city.folder.name / name, city, name, used, params) for name in city.tiles]
     return PreparePlan(work, cities, tiles, plan_profiles(rows, work, params))
 
 
-def _places(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+def _locate_buildings(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
     """Return centre (B, 2) and name of the place (B,) of every building, in the order of the portions."""
-    own = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
+    tile_centres = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
     for tile in plan.tiles:
-        own[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
-    centres = {city: np.concatenate(parts) for city, parts in own.items()}
-    place, moved = one_ground(centres, ground_crs((tile.city.folder.name, tile.folder / TILE) for tile in plan.tiles))
-    names = [np.full(len(part), place[city]) for city, part in moved.items()]
-    nowhere, rows = profile_places(plan.profiles, block_m)
-    return np.concatenate([*moved.values(), nowhere]), np.concatenate([*names, rows])
+        tile_centres[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
+    centres = {city: np.concatenate(parts) for city, parts in tile_centres.items()}
+    place, joined_centres = one_ground(
+        centres, ground_crs((tile.city.folder.name, tile.folder / TILE) for tile in plan.tiles)
+    )
+    names = [np.full(len(part), place[city]) for city, part in joined_centres.items()]
+    profile_centres, profile_cities = profile_places(plan.profiles, block_m)
+    return np.concatenate([*joined_centres.values(), profile_centres]), np.concatenate([*names, profile_cities])
 
 
-def _chosen(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
+def _select_buildings(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
     """Yield the `wanted` (B,) buildings of every portion, in order, rounded as they are written."""
     start = 0
     for folder in [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]:
@@ -170,16 +174,16 @@ def _write_motion(plan: PreparePlan, folder: Path) -> None:
     """Write how every building moves as a whole, one table for each city."""
     folder.mkdir()
     for city in plan.cities:
-        own = [tile.folder for tile in plan.tiles if tile.city is city]
-        means = TrackMeans(*(np.concatenate(arrays) for arrays in zip(*map(load_means, own), strict=True)))
-        ids = np.concatenate([np.load(one / IDS) for one in own]).astype(object)
+        folders = [tile.folder for tile in plan.tiles if tile.city is city]
+        means = TrackMeans(*(np.concatenate(arrays) for arrays in zip(*map(load_means, folders), strict=True)))
+        ids = np.concatenate([np.load(path / IDS) for path in folders]).astype(object)
         table = motion_table(ids, means)
         velocities = table.select_dtypes(float)
         table[velocities.columns] = velocities.round(MOTION_DECIMALS) + 0.0  # no zero keeps a sign
         table.to_parquet(folder / f"{city.folder.name}.parquet", index=False)
 
 
-def _none_left(plan: PreparePlan) -> str:
+def _explain_empty(plan: PreparePlan) -> str:
     left_out = count_left_out([*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)])
     counts = ", ".join(f"{count} as {reason}" for reason, count in left_out.most_common() if count)
     return (
@@ -188,13 +192,13 @@ def _none_left(plan: PreparePlan) -> str:
     )
 
 
-def _report(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
+def _report_city(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
     """Return a city's report for the audit."""
-    own = [tile for tile in plan.tiles if tile.city is city]
-    left_out = count_left_out(tile.folder for tile in own)
-    points = np.sum([read_json(tile.folder / TILE)["assigned"] for tile in own], axis=0)
-    assigned = dict(zip(own[0].tracks, points.tolist(), strict=True))
-    notes = [f"{count} footprints {what}" for what, count in city.about["footprints_said"].items() if count]
+    tiles = [tile for tile in plan.tiles if tile.city is city]
+    left_out = count_left_out(tile.folder for tile in tiles)
+    points = np.sum([read_json(tile.folder / TILE)["assigned"] for tile in tiles], axis=0)
+    assigned = dict(zip(tiles[0].tracks, points.tolist(), strict=True))
+    notes = [f"{count} footprints {remark}" for remark, count in city.about["footprints_said"].items() if count]
     notes += [f"track {track['name']}: {note}" for track in city.about["tracks"] for note in track["notes"]]
     notes += [
         f"track {track['name']} is not used: it covers too little of the period of the others"
@@ -204,7 +208,7 @@ def _report(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
     for reason, count in left_out.items():
         if count and reason in REASONS:
             log.info("%s: %d buildings left out as %s: %s", city.folder.name, count, reason, REASONS[reason])
-    figures = report_tracks(own[0].tracks, (tile.folder for tile in own))
+    figures = report_tracks(tiles[0].tracks, (tile.folder for tile in tiles))
     tracks = [
         {**track, "assigned": assigned.get(track["name"], 0), **figures.get(track["name"], {})}
         for track in city.about["tracks"]

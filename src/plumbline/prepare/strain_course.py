@@ -21,30 +21,33 @@ from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.response.rigid_body import rigid_design, solve_systems
 from plumbline.prepare.response.shapes import damage_pattern
-from plumbline.prepare.scatterers import Period, period_overlap, rectangles
-from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, Evidence
+from plumbline.prepare.scatterers import ObservationPeriod, period_overlap, rectangles
+from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, CourseEvidence
 from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
-FEWEST = 3
-"""Scatterers of a track on a building; with fewer its rigid motion is all that they tell."""
-TIMES = 4.0
-"""An epoch counts whose amplitude is known with at most so many times the usual variance."""
+MIN_SCATTERERS = 3
+"""Smallest number of scatterers of a track on a building: fewer determine no more than its rigid
+motion."""
+MAX_VARIANCE_RATIO = 4.0
+"""Largest variance of an epoch's amplitude that counts, as a multiple of the median over epochs."""
 LIKELY_TILT, WEAK = 3.0, 1e4
-"""mm/m and mm: keeps undetermined fits of an epoch solvable."""
+"""Prior standard deviations of tilts, mm/m, and of offsets, mm: these keep undetermined fits
+solvable."""
 PRIOR = np.array([LIKELY_TILT**-2.0, LIKELY_TILT**-2.0, WEAK**-2.0, 1e-9])
-"""Inverse variances before looking: of two tilts, an offset and the pattern."""
-TOGETHER = 256
-"""Buildings followed at a time: bounds the memory."""
+"""Prior inverse variances of two tilts, an offset and the pattern's amplitude."""
+BATCH = 256
+"""Number of buildings followed at a time: bounds the memory."""
 CLOCKS = 16
-"""Sets of epochs kept ready, 8 MB each: all epochs of each track, and some of those with missing values."""
+"""Number of clocks in memory, 8 MB each: all epochs of each track, and some sets with missing
+values."""
 _UP = names(SLOPE).index("differential_displacement")
 _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
 
 
 class StrainCourses(NamedTuple):
-    """What is known of the strain of M of B buildings in time; see `Course`."""
+    """Courses in time of the strain of M of B buildings; see `Course`."""
 
     building: NDArray[np.intp]
     """(M,) which of the B buildings of the sequences."""
@@ -58,7 +61,7 @@ class StrainCourses(NamedTuple):
     @property
     def years(self) -> float:
         """Length of the record."""
-        return Period(*self.period).years
+        return ObservationPeriod(*self.period).years
 
 
 @one_blas_thread()
@@ -73,25 +76,25 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
     period = np.array([whole.start, whole.end])
 
     @lru_cache(maxsize=CLOCKS)
-    def clock(number: int, known: bytes) -> Clock:
-        return Clock(tracks[number].epochs[np.frombuffer(known, bool)], *period)
+    def clock(number: int, has_value: bytes) -> Clock:
+        return Clock(tracks[number].epochs[np.frombuffer(has_value, bool)], *period)
 
     length = np.diff(prepared.sequences.offsets)[wanted]
-    found: dict[int, Course] = {}
+    courses: dict[int, Course] = {}
     for rectangle in rectangles(np.r_[0, np.cumsum(length)]):
-        for start in range(0, len(rectangle.building), TOGETHER):
-            at = slice(start, start + TOGETHER)
-            own = rectangle.building[at]
-            courses = _follow(prepared, tracks, wanted[own], rectangle.mask[at], clock).courses(whole.years)
-            found |= {b: course for b, course in zip(own.tolist(), courses, strict=True) if course is not None}
-    told = np.array(sorted(found), np.intp)
-    each = [found[int(b)] for b in told]
+        for start in range(0, len(rectangle.building), BATCH):
+            at = slice(start, start + BATCH)
+            rows = rectangle.building[at]
+            batch = _gather_evidence(prepared, tracks, wanted[rows], rectangle.mask[at], clock).courses(whole.years)
+            courses |= {b: course for b, course in zip(rows.tolist(), batch, strict=True) if course is not None}
+    followed = np.array(sorted(courses), np.intp)
+    in_order = [courses[int(b)] for b in followed]
     return StrainCourses(
-        wanted[told],
-        np.array([one.begins_N for one in each]).reshape(-1, len(BEGINNINGS)),
-        np.array([one.growth_3 for one in each]).reshape(-1, 3),
-        np.array([one.p_quickens for one in each], float),
-        np.array([one.reached_3G for one in each]).reshape(-1, 3, len(TIME)),
+        wanted[followed],
+        np.array([course.begins_N for course in in_order]).reshape(-1, len(BEGINNINGS)),
+        np.array([course.growth_3 for course in in_order]).reshape(-1, 3),
+        np.array([course.p_quickens for course in in_order], float),
+        np.array([course.reached_3G for course in in_order]).reshape(-1, 3, len(TIME)),
         period,
     )
 
@@ -104,34 +107,36 @@ def join_courses(parts: Sequence[StrainCourses], buildings: Sequence[int]) -> St
     return StrainCourses(**{**joined, "period": parts[0].period})
 
 
-def _follow(
+def _gather_evidence(
     prepared: Prepared,
     tracks: list[Track],
     buildings: NDArray[np.intp],
     mask: NDArray[np.bool_],
     clock: Callable[[int, bytes], Clock],
-) -> Evidence:
+) -> CourseEvidence:
     """Return the evidence of the tracks on buildings (b,); their scatterers are padded by `mask` (b, P)."""
     sequences = prepared.sequences.take(buildings)
     place = np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
     design, variance = _responses(sequences, sequences.offsets[:-1, None] + place, mask)
     row = prepared.sequences.offsets[buildings, None] + place
-    found = Evidence(len(buildings))
-    for number, one in enumerate(tracks):
-        own = mask & (prepared.track[row] == number)
-        rows = np.flatnonzero(own.sum(1) >= FEWEST)
-        y = one.displacement[np.where(own, prepared.point[row], 0)[rows]].astype(float)
-        seen = _amplitudes(y, design[rows], (own / variance)[rows])
-        for known in np.unique(seen.known[seen.told], axis=0):
-            same = np.flatnonzero(seen.told & (seen.known == known).all(1))
-            found.add(rows[same], clock(number, known.tobytes()), seen.value[same][:, known], seen.variance[same])
-    return found
+    evidence = CourseEvidence(len(buildings))
+    for number, track in enumerate(tracks):
+        of_track = mask & (prepared.track[row] == number)
+        rows = np.flatnonzero(of_track.sum(1) >= MIN_SCATTERERS)
+        y = track.displacement[np.where(of_track, prepared.point[row], 0)[rows]].astype(float)
+        fit = _fit_amplitudes(y, design[rows], (of_track / variance)[rows])
+        for is_precise in np.unique(fit.is_precise[fit.is_resolved], axis=0):
+            same = np.flatnonzero(fit.is_resolved & (fit.is_precise == is_precise).all(1))
+            evidence.add(
+                rows[same], clock(number, is_precise.tobytes()), fit.value[same][:, is_precise], fit.variance[same]
+            )
+    return evidence
 
 
 def _responses(sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.bool_]) -> tuple[Float, Float]:
     """Return responses (b, P, 4), mm along LOS, to two tilts, an offset, and all damage until the last epoch.
 
-    And the variance (b, P), mm2, of what a scatterer does otherwise.
+    Beside them the variance (b, P), mm2, of the rest of a scatterer's motion.
 
     Args:
         sequences: b buildings. row: (b, P) their scatterers there, padded by `mask` (b, P).
@@ -147,17 +152,20 @@ def _responses(sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.boo
 
 
 class _Amplitudes(NamedTuple):
+    """Amplitudes of the damage pattern of b buildings."""
+
     value: Float
     """(b, T) amplitude of the pattern at each epoch."""
-    known: NDArray[np.bool_]
-    """(b, T) false where so few points have a value that they hardly tell it."""
+    is_precise: NDArray[np.bool_]
+    """(b, T) false where too few points have a value for a precise amplitude."""
     variance: Float
-    """(b,) of a known one, for noise of `1 / weight`."""
-    told: NDArray[np.bool_]
-    """(b,) false where the points do not tell the pattern from rigid motion, or at too few epochs."""
+    """(b,) of a precise amplitude, for noise of `1 / weight`."""
+    is_resolved: NDArray[np.bool_]
+    """(b,) false where the points do not separate the pattern from rigid motion, or at too few
+    epochs."""
 
 
-def _amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
+def _fit_amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
     """Fit the pattern beside the rigid motion at each epoch.
 
     Args:
@@ -165,18 +173,18 @@ def _amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
         weight: (b, P) 1/mm2, 0 for scatterers of other tracks.
     """
     columns, epochs = design.shape[2], y.shape[::2]
-    seen = np.isfinite(y)
-    known = (seen * weight[..., None]).transpose(0, 2, 1)
+    has_value = np.isfinite(y)
+    epoch_weight = (has_value * weight[..., None]).transpose(0, 2, 1)
     pairs = (design[..., :, None] * design[..., None, :]).reshape(*design.shape[:2], columns**2)
     system = np.empty((columns, columns + 1, *epochs))
-    system[:, :-1] = (known @ pairs).reshape(*epochs, columns, columns).transpose(2, 3, 0, 1)
-    system[:, -1] = ((known * np.where(seen, y, 0).transpose(0, 2, 1)) @ design).transpose(2, 0, 1)
+    system[:, :-1] = (epoch_weight @ pairs).reshape(*epochs, columns, columns).transpose(2, 3, 0, 1)
+    system[:, -1] = ((epoch_weight * np.where(has_value, y, 0).transpose(0, 2, 1)) @ design).transpose(2, 0, 1)
     system[np.arange(columns), np.arange(columns)] += PRIOR[:, None, None]
     value = np.empty((columns, *epochs))
     solve_systems(system, np.empty((columns - 1, columns, *epochs)), value)
-    # The last pivot is the inverse variance of the last parameter, whatever the others are.
+    # The last pivot is the inverse variance of the last parameter, marginal over the others.
     variance = 1 / np.maximum(system[-1, -2], WEAK**-2.0)
-    usual = np.median(variance, axis=1)
-    known_T = variance <= TIMES * usual[:, None]
-    told = np.isfinite(value[-1]).all(1) & (usual < WEAK) & (known_T.sum(1) >= TREND_EPOCHS)
-    return _Amplitudes(value[-1], known_T, usual, told)
+    median_variance = np.median(variance, axis=1)
+    is_precise = variance <= MAX_VARIANCE_RATIO * median_variance[:, None]
+    is_resolved = np.isfinite(value[-1]).all(1) & (median_variance < WEAK) & (is_precise.sum(1) >= TREND_EPOCHS)
+    return _Amplitudes(value[-1], is_precise, median_variance, is_resolved)

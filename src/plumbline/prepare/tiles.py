@@ -42,8 +42,8 @@ class Tile:
     def own_rows(self, track: Track) -> NDArray[np.intp]:
         """Return the rows of the points in the tile itself, without its halo."""
         cell = cells(track.easting, track.northing, self.city.about["tile_m"])
-        own = [number for number in np.unique(cell) if tile_name(int(number)) == self.name]
-        return np.flatnonzero(np.isin(cell, own))
+        cells_of_tile = [number for number in np.unique(cell) if tile_name(int(number)) == self.name]
+        return np.flatnonzero(np.isin(cell, cells_of_tile))
 
 
 class PreparedTile(NamedTuple):
@@ -53,7 +53,7 @@ class PreparedTile(NamedTuple):
     buildings: geopandas.GeoDataFrame
     """The buildings table, F rows."""
     row: NDArray[np.int64]
-    """(F,) of each of them in the file of the footprints."""
+    """(F,) row of each in the file of the footprints."""
     tracks: list[Track]
     """Those that are used, with the points of the tile and its halo."""
 
@@ -61,7 +61,7 @@ class PreparedTile(NamedTuple):
 def used_tracks(city: Ingested) -> tuple[str, ...]:
     """Return the names of the tracks that share enough time, and log the others once for each city."""
     observed = city.observed
-    return tuple(observed[number].name for number in period_overlap(observed).kept)
+    return tuple(observed[number].name for number in period_overlap(observed).used)
 
 
 def prepare_tile(tile: Tile, params: Prepare) -> PreparedTile:
@@ -90,35 +90,36 @@ class LabelledTile(Tile):
 def write_tile(tile: LabelledTile) -> None:
     """Write a tile's labelled sequences, their centres, the motion of all its buildings, and those left out.
 
-    `tile.json` has the CRS of the centres, which lie on the ground that the city really stands on.
+    `tile.json` has the CRS of the centres, which are on the ground of the real city
+    (`sources.ground`).
 
     Raises:
         InputError: a file of the tile is damaged, or its buildings cannot be prepared.
     """
     prepared, buildings, _, tracks = prepare_tile(tile, tile.params)
     noise = noise_counts(tracks, [tile.own_rows(track) for track in tracks])
-    sequences, known = label(prepared.sequences, tile.city.labels(tile.name))
+    sequences, is_labelled = label(prepared.sequences, tile.city.labels(tile.name))
     ground = ground_of(buildings, tile.city.about["crs"], f"footprints of {tile.city.folder.name}")
     with atomic_folder(tile.folder) as out:
-        sequences.take(np.flatnonzero(known)).save(out / "sequences")
-        np.save(out / CENTRE, ground.centre[prepared.footprint][known])
+        sequences.take(np.flatnonzero(is_labelled)).save(out / "sequences")
+        np.save(out / CENTRE, ground.centre[prepared.footprint][is_labelled])
         np.save(out / IDS, buildings["building_id"].to_numpy().astype(str))
         np.savez(out / MEANS, **prepared.means._asdict())
         np.savez_compressed(out / FIGURES, **TrackFigures(noise, speeds(prepared.means))._asdict())
-        left_out = {**prepared.left_out.counts, "without_label": int((~known).sum())}
+        left_out = {**prepared.left_out.counts, "without_label": int((~is_labelled).sum())}
         assigned = prepared.means.points.sum(axis=0).tolist()
         write_json(out / TILE, {"left_out": left_out, "assigned": assigned, "crs": ground.crs})
 
 
 def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, NDArray[np.bool_]]:
     """Add labels to sequences, and return (B,) whether each building has one."""
-    own = labels.set_index("building_id").reindex(sequences.building_id)
-    severity = own["severity_permille"].to_numpy(np.float32)
-    code = pandas.Categorical(own["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
+    rows = labels.set_index("building_id").reindex(sequences.building_id)
+    severity = rows["severity_permille"].to_numpy(np.float32)
+    code = pandas.Categorical(rows["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
     code[~(severity >= CATEGORY_BOUNDS_PERMILLE[0])] = UNDEFINED
-    accepted = np.stack([own["accepted"].fillna("").str.contains(name) for name in QUADRANTS], axis=1)
+    accepted = np.stack([rows["accepted"].fillna("").str.contains(name) for name in QUADRANTS], axis=1)
     accepted &= (code != UNDEFINED)[:, None]
-    mechanism, difficulty = (own[name].fillna(UNDEFINED).to_numpy(np.int8) for name in ("mechanism", "difficulty"))
+    mechanism, difficulty = (rows[name].fillna(UNDEFINED).to_numpy(np.int8) for name in ("mechanism", "difficulty"))
     labels_of = {"accepted": accepted, "mechanism": mechanism, "difficulty": difficulty}
     return replace(sequences, severity=severity, quadrant=code, **labels_of), np.isfinite(severity)
 

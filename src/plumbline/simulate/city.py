@@ -32,11 +32,11 @@ from plumbline.simulate.radar.series import (
 )
 from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator, generators
 from plumbline.simulate.site import PART_BUILDINGS, PART_DISTRICTS, Site, part_count, place
-from plumbline.simulate.structure.labels import Evidence, difficulty, gather_evidence, no_evidence, point_precision
+from plumbline.simulate.structure.labels import PointEvidence, difficulty, gather_evidence, no_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan, draw_town
 from plumbline.simulate.structure.motion import (
-    Labels,
     Motion,
+    SimulatedLabels,
     draw_labels,
     draw_motion,
     draw_rigid_of_town,
@@ -82,7 +82,7 @@ def footprint_features(
     return BETWEEN_FEATURES.join(lines)
 
 
-def label_rows(identifiers: list[str], labels: Labels, scenarios: list[str], levels: NDArray[np.intp]) -> str:
+def label_rows(identifiers: list[str], labels: SimulatedLabels, scenarios: list[str], levels: NDArray[np.intp]) -> str:
     """Return rows of labels: severity, quadrants, mechanism, scenario and difficulty.
 
     Quadrant, the accepted ones (`NE|NW`) and the mechanism are empty below category 1.
@@ -91,9 +91,9 @@ def label_rows(identifiers: list[str], labels: Labels, scenarios: list[str], lev
     damaged, accepted = category(severity) > 0, labels.strains.accepted
     rows = []
     for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
-        where = f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}" if damaged[i] else ","
-        how = MECHANISMS[labels.mechanism[i]] if damaged[i] else ""
-        rows.append(f"{identifier},{severity[i]:.5f},{where},{how},{scenario},{DIFFICULTIES[levels[i]]}\n")
+        quadrants = f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}" if damaged[i] else ","
+        mechanism = MECHANISMS[labels.mechanism[i]] if damaged[i] else ""
+        rows.append(f"{identifier},{severity[i]:.5f},{quadrants},{mechanism},{scenario},{DIFFICULTIES[levels[i]]}\n")
     return "".join(rows)
 
 
@@ -190,12 +190,12 @@ def join_parts(folder: Path, site: Site, labels: str, finished: Iterable[int]) -
 
 Array = NDArray[np.float64]
 ROWS = 4096
-"""Points whose histories are made at a time."""
+"""Number of points of which histories are made at a time."""
 REACH_OF_A_BUILDING_M = 60.0
 NUMBERS_A_PART = 2**24
-"""Identifiers that a part may use; they go up by 1 to 29 a point."""
+"""Number of identifiers that a part may use; they go up by 1 to 29 a point."""
 MARGIN_M = 1000.0
-"""Beyond the city, so that lines and pixels of points stay positive."""
+"""Width of the margin beyond the city that keeps lines and pixels of points positive."""
 
 
 def write_part(site: Site, number: int, files: list[Path]) -> int:
@@ -207,31 +207,35 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
         The number of points.
     """
     band = BANDS[site.band]
-    of_plan, of_layout, of_motion, of_points, *of_tracks = generators(site.entropy, number)
+    plan_rng, layout_rng, motion_rng, points_rng, *track_rngs = generators(site.entropy, number)
     first = number * PART_BUILDINGS
-    plan = draw_plan(of_plan, min(PART_BUILDINGS, site.town.buildings - first))
-    layout = draw_layout(of_layout, plan, site.town, number * PART_DISTRICTS)
+    plan = draw_plan(plan_rng, min(PART_BUILDINGS, site.town.buildings - first))
+    layout = draw_layout(layout_rng, plan, site.town, number * PART_DISTRICTS)
     tunnels = tunnels_near(list(site.tunnels), layout.frames.centre, REACH_OF_A_BUILDING_M)
-    motion = draw_motion(of_motion, layout, tunnels, site.damaged, site.mechanisms)
+    motion = draw_motion(motion_rng, layout, tunnels, site.damaged, site.mechanisms)
     if site.movement == TOWN:
-        rigid = draw_rigid_of_town(of_motion, len(layout.height), site.length_days / DAYS_A_YEAR)
+        rigid = draw_rigid_of_town(motion_rng, len(layout.height), site.length_days / DAYS_A_YEAR)
         motion = replace(motion, rigid=rigid)
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
-    points = draw_scatterers(of_points, layout, band, axes[:, 0])
+    points = draw_scatterers(points_rng, layout, band, axes[:, 0])
     axes = axes[points.track]
     rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
-    error = position_errors(of_points, points.building, points.track, axes, rise, band)
+    error = position_errors(points_rng, points.building, points.track, axes, rise, band)
     evidence = no_evidence(len(layout.height))
-    for track, rng in enumerate(of_tracks):
-        seen = np.flatnonzero(points.track == track)
-        delivered = _delivered(rng, site, number, track, layout, points.subset(seen), error[seen])
+    for track, rng in enumerate(track_rngs):
+        rows_of_track = np.flatnonzero(points.track == track)
+        delivered = _deliver_points(
+            rng, site, number, track, layout, points.subset(rows_of_track), error[rows_of_track]
+        )
         order = np.lexsort((delivered.pixel, delivered.line))  # as the service sorts, within a part
-        visible, delivered = points.subset(seen[order]), delivered.take(order)
+        visible, delivered = points.subset(rows_of_track[order]), delivered.take(order)
         delivered = replace(delivered, number=np.sort(delivered.number))
         memory = draw_memory(rng, len(layout.height))
-        evidence = evidence.plus(_evidence(site, track, visible, error[seen[order]], delivered.los, memory))
+        evidence = evidence.plus(
+            _gather_evidence(site, track, visible, error[rows_of_track[order]], delivered.los, memory)
+        )
         with files[track].open("wb") as stream:
-            for rows, series in _series(rng, site, track, layout, motion, visible, delivered.los, memory):
+            for rows, series in _draw_series(rng, site, track, layout, motion, visible, delivered.los, memory):
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
     identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
@@ -244,7 +248,7 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
     return len(points.building)
 
 
-def _delivered(
+def _deliver_points(
     rng: np.random.Generator,
     site: Site,
     number: int,
@@ -254,26 +258,26 @@ def _delivered(
     error: Array,
 ) -> EgmsPoints:
     """Return the points as a product delivers them, with position errors `error` (N, 3): east, north, up."""
-    a, band = site.tracks[track], BANDS[site.band]
+    acquisition, band = site.tracks[track], BANDS[site.band]
     east_north = points.east_north + error[:, :2]
-    in_range, in_azimuth = range_and_azimuth(a.heading_deg) @ east_north.T
+    in_range, in_azimuth = range_and_azimuth(acquisition.heading_deg) @ east_north.T
     azimuth_m, slant_m = band.pixel_m
-    beyond = site.town.extent + MARGIN_M
+    offset_m = site.town.extent + MARGIN_M
     steps = np.cumsum(rng.integers(1, 30, len(east_north)))
     return EgmsPoints(
         # Two tracks share no identifier, nor do two parts.
-        number=steps + number * NUMBERS_A_PART + (a.track * 1000 + a.burst) * 62**6,
+        number=steps + number * NUMBERS_A_PART + (acquisition.track * 1000 + acquisition.burst) * 62**6,
         position=east_north + np.array(site.place),
         height=layout.ground[points.building] + points.height + error[:, 2],
-        los=a.los(east_north),
-        incidence=a.incidence(east_north),
-        track_angle=np.full(len(east_north), a.track_angle),
-        line=np.floor((in_azimuth + beyond) / azimuth_m),
-        pixel=np.floor((in_range + beyond) * np.sin(np.deg2rad(a.incidence_deg)) / slant_m),
+        los=acquisition.los(east_north),
+        incidence=acquisition.incidence(east_north),
+        track_angle=np.full(len(east_north), acquisition.track_angle),
+        line=np.floor((in_azimuth + offset_m) / azimuth_m),
+        pixel=np.floor((in_range + offset_m) * np.sin(np.deg2rad(acquisition.incidence_deg)) / slant_m),
     )
 
 
-def _series(
+def _draw_series(
     rng: np.random.Generator,
     site: Site,
     track: int,
@@ -284,25 +288,27 @@ def _series(
     memory: Array,
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
     """Yield histories of the points (rows, displacement in mm), `ROWS` at a time."""
-    a, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
-    course = courses(motion, np.arange(len(layout.height)), a.days, site.start_day, site.length_days)
-    common = common_noise(rng, len(layout.height), a, reference)
+    acquisition, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
+    course = courses(motion, np.arange(len(layout.height)), acquisition.days, site.start_day, site.length_days)
+    common = common_noise(rng, len(layout.height), acquisition, reference)
     for start in range(0, len(los), ROWS):
         rows = np.arange(start, min(start + ROWS, len(los)))
         part, part_los = points.subset(rows), los[rows]
-        displacement = true_motion(motion, layout, part, a.los(part.east_north), course)
+        displacement = true_motion(motion, layout, part, acquisition.los(part.east_north), course)
         displacement += background(
-            *(rng, np.array(site.velocity), part, part_los, a.days / DAYS_A_YEAR, reference),
+            *(rng, np.array(site.velocity), part, part_los, acquisition.days / DAYS_A_YEAR, reference),
             astray_mm_year=ASTRAY_OF_TOWN_MM_YEAR if site.movement == TOWN else ASTRAY_MM_YEAR,
         )
-        displacement += measurement_noise(rng, part, memory, common, a, band, reference)
+        displacement += measurement_noise(rng, part, memory, common, acquisition, band, reference)
         yield rows, displacement
 
 
-def _evidence(site: Site, track: int, points: SimulatedScatterers, error: Array, los: Array, memory: Array) -> Evidence:
+def _gather_evidence(
+    site: Site, track: int, points: SimulatedScatterers, error: Array, los: Array, memory: Array
+) -> PointEvidence:
     """Gather the evidence of a track's points for each building, with noise of memory `memory` (B,)."""
-    on = points.kind == STRUCTURE
-    building, epochs = points.building[on], int(site.tracks[track].kept.sum())
+    is_on_building = points.kind == STRUCTURE
+    building, epochs = points.building[is_on_building], int(site.tracks[track].kept.sum())
     variance = site.references[track].own.line_variance(memory, epochs)
-    precision = point_precision(points.noise[on], los[on, 2], variance[building])
-    return gather_evidence(building, precision, error[on, :2], len(memory))
+    precision = point_precision(points.noise[is_on_building], los[is_on_building, 2], variance[building])
+    return gather_evidence(building, precision, error[is_on_building, :2], len(memory))

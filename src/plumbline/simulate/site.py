@@ -1,4 +1,4 @@
-"""Hold the data of a whole invented city: its place, its satellites, its seed and its parts."""
+"""Describe a whole invented city: its place, its satellites, its seed and its parts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Site:
     start: np.datetime64
     """First day of the observation."""
     velocity: tuple[float, float, float]
-    """Of the region: east, north, up, mm a year."""
+    """Velocity of the region: east, north, up, mm a year."""
     town: Town
     tunnels: tuple[Tunnel, ...]
     place: tuple[float, float]
@@ -40,7 +40,7 @@ class Site:
     damaged: float
     mechanisms: Mechanisms
     movement: str
-    """As `City.movement`."""
+    """Kind of movement, as `City.movement`."""
 
     @property
     def parts(self) -> int:
@@ -59,11 +59,11 @@ class Site:
 
     def product(self, number: int) -> EgmsProduct:
         """Return the product of track `number`, named as the service does."""
-        a = self.tracks[number]
-        dates = np.asarray(self.start + a.days.astype(int))
+        acquisition = self.tracks[number]
+        dates = np.asarray(self.start + acquisition.days.astype(int))
         first, last = dates[[0, -1]].astype("datetime64[Y]").astype(str)
-        velocity = float(a.los(np.zeros((1, 2)))[0] @ np.array(self.velocity))
-        name = f"EGMS_L2b_{a.track:03d}_{a.burst:04d}_IW{a.swath}_VV_{first}_{last}_1.csv"
+        velocity = float(acquisition.los(np.zeros((1, 2)))[0] @ np.array(self.velocity))
+        name = f"EGMS_L2b_{acquisition.track:03d}_{acquisition.burst:04d}_IW{acquisition.swath}_VV_{first}_{last}_1.csv"
         return EgmsProduct(name, dates, BANDS[self.band].wavelength_mm, velocity)
 
 
@@ -96,11 +96,11 @@ PLACES = (
 PLACES_APART_M = 40_000.0
 
 NAMED_SLOTS = 240
-"""Slots behind those of `PLACES`, for cities that have theirs by name."""
+"""Number of slots behind those of `PLACES`, for cities with a slot by name."""
 
 
 def slot_of_name(name: str) -> int:
-    """Return the slot of a city by its name alone: that of no other city changes where one more is added."""
+    """Return the slot of a city by its name alone, so that a further city changes no other slot."""
     return len(PLACES) + zlib.crc32(name.encode()) % NAMED_SLOTS
 
 

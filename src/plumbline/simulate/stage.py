@@ -28,13 +28,13 @@ from plumbline.simulate.city import (
 )
 from plumbline.simulate.site import Site, part_count, part_radius, slot_of_name
 
-Each = Callable[..., Iterator[Any]]
-"""Calls a function for each job, as `map` does: results come in the order of the jobs."""
+MapJobs = Callable[..., Iterator[Any]]
+"""Function that calls another one for each job, as `map` does, with results in the jobs' order."""
 
 
 @contextmanager
-def _workers(count: int) -> Iterator[Each]:
-    """Yield what does jobs in `count` processes; with one, this process does them itself.
+def _workers(count: int) -> Iterator[MapJobs]:
+    """Yield a `map` over `count` processes; with one, over this process itself.
 
     Raises:
         PlumblineError: one was ended from outside.
@@ -51,10 +51,10 @@ CITIES = "cities"
 LABELS = "labels.csv"
 TRUTH = "truth.csv"
 PARTS_A_WORKER = 4
-"""Fewer are not worth starting a process for."""
+"""Smallest number of parts for which a process is worth starting."""
 
 
-class _Job(NamedTuple):
+class _CityJob(NamedTuple):
     folder: Path
     name: str
     city: City
@@ -68,7 +68,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     the showcase `truth.csv`, which no stage before the comparison at the end reads. The showcase also has
     `tunnels.geojson`, a file of causes. The same parameters give the same
     bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
-    only. Borrowed cities (`plumbline.simulate.borrowed.city`), also those that deliveries have lent (`LENT`), stand
+    only. Borrowed cities (`plumbline.simulate.borrowed.city`), also those from deliveries (`LENT`), are
     among the others, with the products that they have. They depend on their parameters, files and names alone.
 
     Args:
@@ -82,8 +82,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
         OSError: `out` cannot be written.
     """
     with atomic_folder(out) as folder:
-        jobs = [_Job(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
-        jobs += [_Job(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
+        jobs = [_CityJob(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
+        jobs += [_CityJob(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
         lent = {path.stem: _read_lent(path) for path in sorted(LENT.glob("*.yaml"))}
         if twice := lent.keys() & (params.cities.keys() | params.borrowed.keys()):
             raise InputError(f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename either.")
@@ -94,8 +94,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
             for name, about in borrowed.items():
                 slot = slot_of_name(name)
                 write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
-        with _workers(workers or _enough(sum(part_count(job.city.buildings) for job in jobs))) as each:
-            _write(jobs, _draw_sites(jobs, params, each), each)
+        with _workers(workers or _count_workers(sum(part_count(job.city.buildings) for job in jobs))) as map_jobs:
+            _write_cities(jobs, _draw_sites(jobs, params, map_jobs), map_jobs)
 
 
 def _read_lent(path: Path) -> Borrowed:
@@ -107,15 +107,15 @@ def _read_lent(path: Path) -> Borrowed:
     return validated(Borrowed, read_yaml(path), str(path))
 
 
-def _enough(parts: int) -> int:
+def _count_workers(parts: int) -> int:
     """Return the number of workers for `parts` parts: all cores, but fewer for little work."""
     return max(1, min(cores(), parts // PARTS_A_WORKER))
 
 
-def _draw_sites(jobs: list[_Job], params: Simulate, each: Each) -> list[Site]:
+def _draw_sites(jobs: list[_CityJob], params: Simulate, map_jobs: MapJobs) -> list[Site]:
     """Draw the site of each city; for this, every part is planned once."""
     plans = [arguments for job in jobs for arguments in radius_jobs(job.name, job.city)]
-    radii = track(each(part_radius, *zip(*plans, strict=True)), len(plans), "simulate: plans")
+    radii = track(map_jobs(part_radius, *zip(*plans, strict=True)), len(plans), "simulate: plans")
     sites = []
     for slot, job in enumerate(jobs):
         radius = max(islice(radii, part_count(job.city.buildings)))
@@ -123,7 +123,7 @@ def _draw_sites(jobs: list[_Job], params: Simulate, each: Each) -> list[Site]:
     return sites
 
 
-def _write(jobs: list[_Job], sites: list[Site], each: Each) -> None:
+def _write_cities(jobs: list[_CityJob], sites: list[Site], map_jobs: MapJobs) -> None:
     parts = [
         (site, number, part_files(job.folder, site, job.labels, number))
         for job, site in zip(jobs, sites, strict=True)
@@ -131,7 +131,7 @@ def _write(jobs: list[_Job], sites: list[Site], each: Each) -> None:
     ]
     for job in jobs:
         job.folder.mkdir(parents=True)
-    points = track(each(write_part, *zip(*parts, strict=True)), len(parts), "simulate")
+    points = track(map_jobs(write_part, *zip(*parts, strict=True)), len(parts), "simulate")
     for job, site in zip(jobs, sites, strict=True):
         began = time.monotonic()
         total = join_parts(job.folder, site, job.labels, islice(points, site.parts))

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from plumbline.fields.model.denoiser import DenoiserSpec, FieldDenoiser
-from plumbline.fields.model.sampling import Denoiser
+from plumbline.fields.model.sampling import DenoisingModel
 
 
 def make_denoiser(channels: tuple[int, ...] = (8, 16), seed: int = 0) -> FieldDenoiser:
@@ -37,7 +37,7 @@ def alike(inputs: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
     return noisy, step[:1].expand(len(noisy)), conditions[:1].expand(len(noisy), -1, -1, -1)
 
 
-def answer(model: Denoiser, inputs: tuple[torch.Tensor, ...]) -> NDArray[np.float32]:
+def answer(model: DenoisingModel, inputs: tuple[torch.Tensor, ...]) -> NDArray[np.float32]:
     """Of a model in ONNX Runtime to one window of several samples."""
     noisy, step, conditions = (part.numpy() for part in inputs)
     return model.denoise(noisy, int(step[0]), conditions[0])

@@ -118,6 +118,10 @@ def test_damaged_networks_are_refused(tmp_path):
         write_json(tmp_path / "model.json", spec | change)
         with pytest.raises(InputError, match=said):
             load_denoiser(tmp_path)
+    for field in ("schedule", "train_steps"):
+        write_json(tmp_path / "model.json", {key: value for key, value in spec.items() if key != field})
+        with pytest.raises(InputError, match=rf"model\.json.*{field}"):
+            load_denoiser(tmp_path)
     write_json(tmp_path / "model.json", spec)
     (tmp_path / "model.safetensors").write_bytes(weights[:-20])
     with pytest.raises(InputError, match="not readable as the weights of a denoiser"):

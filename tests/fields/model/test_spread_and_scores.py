@@ -14,11 +14,11 @@ from plumbline.fields.model.sampling import (
     BOTH,
     LINE,
     Samples,
+    component_distances,
     distances,
     draw_samples,
+    seen_components,
     summarise,
-    told_by,
-    told_distances,
 )
 from plumbline.fields.model.slopes import Slopes, describe_slopes, gradient
 from plumbline.fields.model.spread import (
@@ -68,7 +68,7 @@ def test_intervals_are_as_wide_as_the_place_says_and_the_deviation_follows():
 
 def test_places_are_described_without_a_unit_and_alike_from_every_side():
     maps = make_maps(2)
-    scatter, away = np.abs(maps[2]) / 3, told_distances(maps, BOTH, 10.0)
+    scatter, away = np.abs(maps[2]) / 3, component_distances(maps, BOTH, 10.0)
     plain = describe_places(maps, 0, scatter, away, KNOWN)
     assert plain.shape == (COUNT, 32, 32)
     assert np.isfinite(plain).all()
@@ -147,14 +147,14 @@ def test_distances_are_to_cells_with_scatterers():
     assert distances(counts, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
     maps = np.zeros((len(MAPS), 5, 6), np.float32)
     maps[MAPS.index("count_west")] = counts
-    assert told_by(maps) == LINE
-    assert told_distances(maps, LINE, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    assert seen_components(maps) == LINE
+    assert component_distances(maps, LINE, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
     maps[MAPS.index("count_east"), 4, 4] = 1
     maps[MAPS.index("los_east_east"), 4, 4] = 0.6
-    assert told_by(maps) == BOTH
+    assert seen_components(maps) == BOTH
     # Up and east need both sides: the farther one counts.
-    assert told_distances(maps, BOTH, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
-    assert told_distances(maps, BOTH, 10.0)[2, 1] == pytest.approx(10 * np.hypot(2, 3))
+    assert component_distances(maps, BOTH, 10.0)[4, 4] == pytest.approx(10 * np.hypot(2, 3))
+    assert component_distances(maps, BOTH, 10.0)[2, 1] == pytest.approx(10 * np.hypot(2, 3))
 
 
 class Still:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe, stack_maps
 from plumbline.fields.prepare.covariance import Covariance
-from plumbline.fields.prepare.gaussian_process import Estimate, estimate
+from plumbline.fields.prepare.gaussian_process import ProcessEstimate, estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations
 from tests.fields.prepare.made import PLACE, make_observations
 
@@ -63,7 +63,7 @@ def test_residuals_are_what_the_process_misses():
     flat = np.zeros((2, 32, 32))
     found = make_observations(np.random.default_rng(3), 150, 320.0)
     binned = bin_observations(found, GRID)
-    told = describe(stack_maps(Estimate(flat, flat + 2.0), binned))
+    told = describe(stack_maps(ProcessEstimate(flat, flat + 2.0), binned))
     np.testing.assert_allclose(told.scale, 2)
     seen = binned.count[0] > 0
     unit = 2 * np.hypot(0.777, 0.62)

@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from plumbline.fields.prepare import gaussian_process
-from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, _loss_of, fit_covariance, gather
+from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, _likelihood_loss, fit_covariance, gather
 from plumbline.fields.prepare.gaussian_process import ROUNDS, SUSPECT, estimate
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.prepare.local_covariance import correlation, fit_places
@@ -112,7 +112,7 @@ def test_it_recovers_fields_as_well_as_it_says():
 def test_many_observations_are_gathered_in_larger_cells(monkeypatch):
     found, truth = drawn(np.random.default_rng(4), 700)
     whole = estimate(found, GRID, KNOWN)
-    monkeypatch.setattr(gaussian_process, "MOST", 300)
+    monkeypatch.setattr(gaussian_process, "MAX_OBSERVATIONS", 300)
     fewer = estimate(found, GRID, KNOWN)
     errors = [np.sqrt(((made.mean[0, ::4, ::4] - truth[0]) ** 2).mean()) for made in (whole, fewer)]
     assert errors[0] < errors[1] < 2 * errors[0]
@@ -132,7 +132,7 @@ def test_the_covariance_is_found_from_what_it_made():
 def test_the_likelihood_s_slopes_are_those_of_its_values():
     rng = np.random.default_rng(7)
     found, _ = drawn(rng, 60)
-    loss = _loss_of(gather(replace(found, delay=np.full(60, 2.0)), 10.0))
+    loss = _likelihood_loss(gather(replace(found, delay=np.full(60, 2.0)), 10.0))
     logs = np.log(np.array(KNOWN[:5]))
     told = [
         (loss(Covariance(*np.exp(logs + step)))[0] - loss(Covariance(*np.exp(logs - step)))[0]) / 2e-5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from plumbline.fields.prepare.unwrapping import half_wavelength, take_out_steps
+from plumbline.fields.prepare.unwrapping import half_wavelength, remove_steps
 
 SENTINEL = np.datetime64("2020-01-03") + 12 * np.arange(80)
 HALF_MM = 27.7
@@ -17,7 +17,7 @@ def town(rng, noise=3.0):
 
 
 def taken(series, place, epochs=SENTINEL):
-    return take_out_steps(series.astype(np.float32), place, epochs)
+    return remove_steps(series.astype(np.float32), place, epochs)
 
 
 @pytest.mark.parametrize("noise", [1.0, 4.0])
@@ -89,6 +89,6 @@ def test_without_a_known_wavelength_and_with_few_epochs_nothing_is_taken_out():
     place, series = town(np.random.default_rng(6))
     patch = np.hypot(*(place - [300, 200]).T) < 80
     off = (series + np.outer(patch, np.arange(80) >= 40) * HALF_MM).astype(np.float32)
-    assert take_out_steps(off, place, SENTINEL[0] + 10 * np.arange(80)) is off
-    assert take_out_steps(off[:, :10], place, SENTINEL[:10]).shape == (400, 10)
+    assert remove_steps(off, place, SENTINEL[0] + 10 * np.arange(80)) is off
+    assert remove_steps(off[:, :10], place, SENTINEL[:10]).shape == (400, 10)
     assert half_wavelength(SENTINEL[:1]) is None

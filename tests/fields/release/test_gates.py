@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_folder, write_json
-from plumbline.fields.model.scores import METRICS, Settings, process_figures, ratio_bound, restore_scenes
+from plumbline.fields.model.scores import METRICS, ScoreSettings, process_figures, ratio_bound, restore_scenes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, read_spread
 from plumbline.fields.prepare.conditions import load_scenes
 from plumbline.fields.release.gates import evaluate, gate, mean_of, read_scenes
@@ -125,7 +125,7 @@ def test_a_model_that_adds_nothing_scores_as_the_process(scenes, tiny_fields):
     spread.scale.weights = spread.scale.bends = [0.0] * len(PLACES)
     for component in spread.components.values():
         component.gain, component.base, component.reach = 1.0, np.log(1.6449), 1.6449
-    how = Settings(2, 3, 1.0, 0, 10.0, 32)
+    how = ScoreSettings(2, 3, 1.0, 0, 10.0, 32)
     own, process = (
         restore_scenes(Answering(0.0), spread, scenes, how, "x"),
         process_figures(scenes, spread.farthest_m, how),

@@ -9,7 +9,7 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore.periods import PartOfTime, calendar_years, cut_to_year
-from plumbline.fields.restore.plan import Asked
+from plumbline.fields.restore.plan import RestoreOptions
 from plumbline.fields.restore.restore import restore
 from plumbline.fields.simulate.scene import SceneAbout, make_scene, write_scene
 from plumbline.sources.city.in_memory import Reading
@@ -17,7 +17,7 @@ from plumbline.sources.city.window import ALL_TIME, Window
 from tests.fields.prepare.made import make_observations, make_track
 
 rasterio = pytest.importorskip("rasterio")
-QUICK = Asked(steps=2, samples=2)
+QUICK = RestoreOptions(steps=2, samples=2)
 
 
 def year(number):
@@ -57,11 +57,11 @@ def test_a_year_without_one_of_two_directions_is_refused():
     both = make_observations(np.random.default_rng(0), 20)
 
     class Whole:
-        found = both
-        whole, grid = Grid(0.0, 0.0, 10.0, 4, 4), Grid(10.0, 0.0, 10.0, 4, 2)
+        observations = both
+        full_grid, grid = Grid(0.0, 0.0, 10.0, 4, 4), Grid(10.0, 0.0, 10.0, 4, 2)
 
     part = PartOfTime([], Whole())
-    assert part.extent(both) == (Whole.whole, Whole.grid)
+    assert part.extent(both) == (Whole.full_grid, Whole.grid)
     with pytest.raises(InputError, match="1 of 2 directions"):
         part.extent(both.take(both.side == 0))
 

@@ -23,8 +23,8 @@ from plumbline.fields.restore import outputs as style
 from plumbline.fields.restore.areas import COLUMNS
 from plumbline.fields.restore.field import BANDS, WINDOW, Box, cut_to_box, parse_box, restore_window
 from plumbline.fields.restore.outputs import GRADIENTS
-from plumbline.fields.restore.periods import check_found
-from plumbline.fields.restore.plan import Asked, plan_windows
+from plumbline.fields.restore.periods import check_observations
+from plumbline.fields.restore.plan import RestoreOptions, plan_windows
 from plumbline.fields.restore.restore import restore, restore_part, restore_windows
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.params import Ingest
@@ -41,7 +41,7 @@ from tests.tiny import run_cli
 rasterio = pytest.importorskip("rasterio")
 ABOUT = SceneAbout("plain-00003", "plain", "easy", 3, 2, 32, 10.0)
 FIGURES = ("displacement_mm", "against_neighbours_mm")
-QUICK = Asked(steps=2, samples=3)
+QUICK = RestoreOptions(steps=2, samples=3)
 HOLE = 100.0
 
 
@@ -210,12 +210,12 @@ def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, her
     bands, _, whole = read(restored / "field.tif")
     left, bottom, right, top = whole.bounds
     wanted = (left + 0.4 * (right - left), bottom + 0.1 * (top - bottom), left + 0.7 * (right - left), bottom + 100)
-    asked = replace(QUICK, cell_m=4.0, bbox=degrees_of(wanted))
-    everything = len(plan_windows(products, tiny_fields.package, replace(asked, bbox=None)).jobs)
+    options = replace(QUICK, cell_m=4.0, bbox=degrees_of(wanted))
+    everything = len(plan_windows(products, tiny_fields.package, replace(options, bbox=None)).jobs)
     shutil.rmtree(".plumbline")
     with caplog.at_level("INFO", "plumbline"):
         restore(
-            products, tiny_fields.package, here / "part.tif", asked,
+            products, tiny_fields.package, here / "part.tif", options,
             buildings=footprints(here), buildings_output=here / "part.csv",
         )  # fmt: skip
     part, _, source = read(here / "part.tif")
@@ -276,12 +276,12 @@ def test_a_style_of_somebody_else_is_kept(here, before, kept):
 
 
 def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_fields, here):
-    asked = replace(QUICK, cell_m=4.0)
-    plan = plan_windows(products, tiny_fields.package, asked)
+    options = replace(QUICK, cell_m=4.0)
+    plan = plan_windows(products, tiny_fields.package, options)
     assert len(plan.jobs) >= 4
     for job in plan.jobs[1:3]:
         restore_part(job)
-    restore(products, tiny_fields.package, here / "field.tif", asked)
+    restore(products, tiny_fields.package, here / "field.tif", options)
     (one, *_), (other, *_) = read(restored / "field.tif"), read(here / "field.tif")
     for name, values in one.items():
         np.testing.assert_array_equal(other[name], values)
@@ -290,8 +290,8 @@ def test_a_run_that_was_cut_goes_on_and_gives_the_same(restored, products, tiny_
 
 def test_windows_of_other_settings_are_not_taken(products, tiny_fields, here):
     folders = [
-        plan_windows(products, tiny_fields.package, asked, reading).work
-        for asked, reading in (
+        plan_windows(products, tiny_fields.package, options, reading).work
+        for options, reading in (
             (QUICK, Reading()),
             (replace(QUICK, seed=1), Reading()),
             (replace(QUICK, adapters=("noise",)), Reading()),
@@ -309,15 +309,15 @@ def test_one_direction_gives_its_line_of_sight(products, tiny_fields, here):
     assert np.isfinite(bands["los_mm"]).any()
     assert tags["PLUMBLINE_ADAPTERS"] == "noise"
     assert len(json.loads(tags["PLUMBLINE_LOS"])) == 1
-    level = np.nanmean(bands["los_mm"]) - field.found.change.mean()
-    assert abs(level) < 3 * field.found.change.std()
+    level = np.nanmean(bands["los_mm"]) - field.observations.change.mean()
+    assert abs(level) < 3 * field.observations.change.std()
 
 
 def test_the_samples_depend_on_the_seed_alone(products, tiny_fields, here):
     field = restore(products, tiny_fields.package, here / "a.tif", QUICK)
-    window = field.whole.window(0, 0, WINDOW, WINDOW)
+    window = field.full_grid.window(0, 0, WINDOW, WINDOW)
     one, same, other = (
-        restore_window(field.found, window, field.package.model, replace(field.settings, seed=seed)).samples
+        restore_window(field.observations, window, field.package.model, replace(field.settings, seed=seed)).samples
         for seed in (0, 0, 1)
     )
     for name in ("up", "east"):
@@ -399,9 +399,9 @@ def test_points_that_make_no_field_are_refused(made, said):
     """The first track was left out, and is not blamed."""
     found = make_observations(np.random.default_rng(0), 40)
     found = replace(found, track=found.track + 1)
-    check_found(found, ["a", "b", "c"])
+    check_observations(found, ["a", "b", "c"])
     with pytest.raises(InputError, match=said):
-        check_found(made(found), ["a", "b", "c"])
+        check_observations(made(found), ["a", "b", "c"])
 
 
 def rows_of(path, rows):
@@ -423,16 +423,16 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
         ({"output": products[0].with_suffix(".tif"), "picture": products[0]}, "would be overwritten"),
         ({"output": here / "a.tif", "areas": products[0]}, "would be overwritten"),
         ({"output": here / "a.tif", "picture": here / "a.tif"}, "two outputs have one name"),
-        ({"output": here / "a.tif", "asked": replace(QUICK, steps=41)}, "--steps 41: 1 to 40 needed"),
-        ({"output": here / "a.tif", "asked": replace(QUICK, adapters=("sparse",))}, "sparse: no such adapter"),
+        ({"output": here / "a.tif", "options": replace(QUICK, steps=41)}, "--steps 41: 1 to 40 needed"),
+        ({"output": here / "a.tif", "options": replace(QUICK, adapters=("sparse",))}, "sparse: no such adapter"),
         ({"output": here / "a.tif", "package": here}, "no model package"),
         ({"output": here / "a.tif", "points": [here / "none.csv"]}, "none.csv"),
     ):
-        given = {"points": products, "package": tiny_fields.package, "asked": QUICK} | changes
+        given = {"points": products, "package": tiny_fields.package, "options": QUICK} | changes
         with pytest.raises(InputError, match=said):
             restore(given.pop("points"), given.pop("package"), given.pop("output"), **given)
     with monkeypatch.context() as patch:
-        patch.setattr("plumbline.fields.restore.plan.MOST_CELLS", 100)
+        patch.setattr("plumbline.fields.restore.plan.MAX_CELLS", 100)
         with pytest.raises(InputError, match=r"--cell 10: .* cells; give larger cells"):
             restore(products, tiny_fields.package, here / "a.tif", QUICK)
     far = footprints(few, offset=90_000.0)
@@ -469,8 +469,8 @@ def test_the_command_says_what_it_wrote(products, tiny_fields, here):
 def test_a_box_across_180_degrees_is_found_however_it_is_counted(box):
     crs, east, north = "EPSG:32760", 819_787.0, 8_140_000.0
     grid = Grid(east - 200, north + 200, 10.0, 40, 40)
-    asked = parse_box(f"{box[0]},-17,{box[1]},-16")
-    part = cut_to_box(grid, crs, asked, np.array([[east - 150, north], [east, north], [east + 150, north]]))
+    options = parse_box(f"{box[0]},-17,{box[1]},-16")
+    part = cut_to_box(grid, crs, options, np.array([[east - 150, north], [east, north], [east + 150, north]]))
     assert part.rows == 40
     assert part.left == pytest.approx(east - 54, abs=15)
     assert part.columns * part.cell_m == pytest.approx(107, abs=15)

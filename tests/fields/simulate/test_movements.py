@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.fields.simulate.ground import (
-    Buildings,
-    _smooth,
+    TownBuildings,
+    _draw_smooth,
     basin,
     bowl,
     buildings_apart,
@@ -115,7 +115,7 @@ def test_a_slope_moves_inside_its_ellipse(angle):
 
 @given(ANGLE, st.floats(0.1, 30), st.floats(-1, 1))
 def test_buildings_move_inside_their_walls_only(angle, settled, tilt):
-    town = Buildings(at([0, 0], [100, 50]), at([10, 5], [8, 8]), np.array([angle, 0.3]))
+    town = TownBuildings(at([0, 0], [100, 50]), at([10, 5], [8, 8]), np.array([angle, 0.3]))
     along, across = at([np.cos(angle), np.sin(angle)]), at([-np.sin(angle), np.cos(angle)])
     place = np.vstack([0 * along, 9.9 * along, 10.1 * along, 4.9 * across, 5.1 * across, [100, 50]])
     expected = [-settled, -settled + 9.9 * tilt, 0, -settled, 0, 0]
@@ -130,7 +130,7 @@ def test_smooth_movements_have_a_matern_covariance():
     lags = np.array([0.0, 30.0, 90.0, 250.0])
     found, size = np.zeros(len(lags)), 0.0
     for _ in range(400):
-        drawn = _smooth(rng, 80.0, np.array([1.0, 0.0, 3.0]))
+        drawn = _draw_smooth(rng, 80.0, np.array([1.0, 0.0, 3.0]))
         assert drawn(at([5, 5])).shape == (1, 3)
         found += np.cos(np.outer(lags, drawn.keywords["waves"][:, 0])).mean(axis=1) / 400
         size += 0.5 * (drawn.keywords["weights"][:, 2] ** 2).sum() / 400

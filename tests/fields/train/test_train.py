@@ -21,9 +21,9 @@ from plumbline.fields.prepare.conditions import (
     mirrored,
     mirrored_field,
 )
-from plumbline.fields.train.calibrate import FARTHEST_M, _Scene, _weighted, fit_spread
+from plumbline.fields.train.calibrate import FARTHEST_M, _apply_gain, _Scene, fit_spread
 from plumbline.fields.train.module import CropData, drawn_rows, field_loss, make_batch
-from plumbline.fields.train.stage import AdapterOptimisation, _first_weights, train
+from plumbline.fields.train.stage import AdapterOptimisation, _load_first_weights, train
 from plumbline.params.fields import AdapterFields, RestorationParams
 from tests.fields.model.made import make_denoiser
 from tests.fields.prepare.test_conditions import make_maps
@@ -164,7 +164,7 @@ def scenes_of(rng, count, cells=60, gain=1.0, off=0.0, name="up", first=0):
 
 def held(spread, row):
     """Whether each cell's error lies in its interval."""
-    own = _weighted(row, spread.components[row.name].gain)
+    own = _apply_gain(row, spread.components[row.name].gain)
     return np.abs(own.error) <= spread.half_width(row.name, own.process, own.places)
 
 
@@ -247,12 +247,12 @@ def test_training_starts_from_a_package_of_the_same_network(tmp_path):
     for name, packed in (("model.safetensors", PACKED_WEIGHTS), ("model.json", PACKED_SPEC)):
         (tmp_path / name).rename(tmp_path / packed)
     before = {name: value.clone() for name, value in other.state_dict().items()}
-    _first_weights(other, ["checkpoint", "random"])
+    _load_first_weights(other, ["checkpoint", "random"])
     assert all(torch.equal(value, before[name]) for name, value in other.state_dict().items())
-    _first_weights(other, ["checkpoint", str(tmp_path), "random"])
+    _load_first_weights(other, ["checkpoint", str(tmp_path), "random"])
     assert all(torch.equal(value, first.state_dict()[name]) for name, value in other.state_dict().items())
     with pytest.raises(InputError, match=r"^train\.start_from: .*: network \{.* found, \{.*24.* needed"):
-        _first_weights(wider, [str(tmp_path)])
+        _load_first_weights(wider, [str(tmp_path)])
 
 
 @pytest.mark.slow

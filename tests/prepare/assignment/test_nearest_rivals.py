@@ -23,7 +23,7 @@ def test_a_point_near_the_wall_is_claimed_and_the_others_beside_it_tell_how_the_
     assert found.point.tolist() == [0, 1, 2]
     assert found.first.tolist() == [True, True, False]
     assert found.claimed.tolist() == [True, False, False]
-    assert found.sure.tolist() == [False, True, True]
+    assert found.uncontested.tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("x", [9.9, 9.0, 8.1])

@@ -154,12 +154,12 @@ def test_strains_of_any_size_are_near_those_of_whole_metres(side_x, side_y):
 
 
 def test_a_city_of_any_buildings_is_looked_up_in_the_order_given(monkeypatch):
-    monkeypatch.setattr(shapes, "_KNOWN", {})
+    monkeypatch.setattr(shapes, "_STRAINS", {})
     sides = np.array([[30.0, 9.0], [8.2, 8.4], [9.0, 30.0], [30.0, 9.0]])
     found = strains_per_mm(sides)
-    assert len(shapes._KNOWN) == 3
+    assert len(shapes._STRAINS) == 3
     np.testing.assert_array_equal(found[0], found[3])
     for row, side in enumerate(sides):
         np.testing.assert_array_equal(strains_per_mm(side[None])[0], found[row])
-    monkeypatch.setattr(shapes, "_KNOWN", {})
+    monkeypatch.setattr(shapes, "_STRAINS", {})
     np.testing.assert_allclose(strains_per_mm(sides[::-1]), found[::-1], rtol=1e-12)

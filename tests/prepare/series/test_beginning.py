@@ -8,8 +8,8 @@ from plumbline.prepare.series.beginning import (
     NOISES,
     TIME,
     Clock,
-    Evidence,
-    possible,
+    CourseEvidence,
+    possible_courses,
     prior_beginnings,
 )
 
@@ -30,7 +30,7 @@ def onset(start, at=AT):
 
 def tell(series, years):
     """What series (clock, values, variance) of one movement tell of it."""
-    found = Evidence(1)
+    found = CourseEvidence(1)
     for clock, value, variance in series:
         found.add(np.zeros(1, int), clock, np.asarray(value, float)[None], np.array([variance]))
     return found.courses(years)[0]
@@ -50,7 +50,7 @@ def interval(found):
 
 
 def test_courses_go_from_nothing_to_all_of_the_movement():
-    known = possible()
+    known = possible_courses()
     np.testing.assert_allclose(known.course[:, 0], 0, atol=1e-12)
     np.testing.assert_allclose(known.course[:, -1], 1)
     assert (np.diff(known.course, axis=1) > -1e-12).all()
@@ -66,7 +66,7 @@ def test_larger_noise_at_the_end_of_the_record_is_not_taken_for_a_faster_movemen
 
 
 def test_before_a_movement_begins_nothing_of_it_has_happened():
-    known = possible()
+    known = possible_courses()
     for course, number in zip(known.course, known.begins, strict=True):
         assert np.abs(course[BEGINNINGS[number] - 1e-9 >= TIME]).max(initial=0) < 1e-12
         assert course[BEGINNINGS[number] + 0.019 <= TIME].min() > 0
@@ -115,7 +115,7 @@ def test_the_interval_holds_the_beginning_nine_times_of_ten(clock):
 
 def test_what_never_went_the_way_of_its_course_is_no_movement(clock):
     noise = np.random.default_rng(0).normal(0, 1e-3, (2, len(AT)))
-    found = Evidence(3)
+    found = CourseEvidence(3)
     found.add(np.array([0, 2]), clock, AT * [[-1], [1]] + noise, np.ones(2))
     assert [course is None for course in found.courses(YEARS)] == [True, True, False]
 
@@ -154,13 +154,13 @@ def test_likelihoods_of_many_movements_are_those_of_the_formula(clock):
     other = DAYS[3:-5:2]
     values = [5 * onset(start) + rng.normal(0, 2, len(AT)) for start in (0.1, 0.6)]
     seconds = values[1][3:-5:2] + rng.normal(0, 1, len(other))
-    found = Evidence(2)
+    found = CourseEvidence(2)
     found.add(np.array([1, 0]), clock, np.array(values[::-1]), np.array([3.0, 2.0]))
     found.add(np.array([1]), Clock(other, DAYS[0], DAYS[-1]), seconds[None], np.array([0.5]))
     series = [[(DAYS, values[0], 2.0)], [(DAYS, values[1], 3.0), (other, seconds, 0.5)]]
-    some = np.arange(0, len(possible().begins), 29)
+    some = np.arange(0, len(possible_courses().begins), 29)
     wanted = [
-        [[plain_likelihood(own, possible().course[k], kind) for k in some] for kind in range(len(NOISES))]
+        [[plain_likelihood(own, possible_courses().course[k], kind) for k in some] for kind in range(len(NOISES))]
         for own in series
     ]
     np.testing.assert_allclose(found._likelihoods()[..., some], wanted, rtol=1e-6)

@@ -194,7 +194,7 @@ def test_of_an_ortho_product_the_vertical_is_borrowed_and_the_east_refused(folde
 
 
 def test_files_that_are_refused_are_told_of_before_other_cities_are_made(tmp_path, monkeypatch):
-    monkeypatch.setattr("plumbline.simulate.stage._write", lambda *_: pytest.fail("cities were made"))
+    monkeypatch.setattr("plumbline.simulate.stage._write_cities", lambda *_: pytest.fail("cities were made"))
     cities = {"c": {"band": "C", "buildings": 4, "seed": 1}}
     section = {"cities": cities, "showcase": cities["c"], "borrowed": {"town": {"folder": str(tmp_path / "gone")}}}
     with pytest.raises(InputError, match=r"gone: no such folder; simulate\.borrowed\.town names it"):
@@ -231,7 +231,7 @@ def slots(tmp_path, monkeypatch):
         return written
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("plumbline.simulate.stage._write", lambda *_: None)
+    monkeypatch.setattr("plumbline.simulate.stage._write_cities", lambda *_: None)
     (tmp_path / "data/borrowed").mkdir(parents=True)
     return write
 

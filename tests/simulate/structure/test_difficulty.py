@@ -7,7 +7,7 @@ from plumbline.simulate.radar.noise import line_variance
 from plumbline.simulate.structure.labels import (
     EASY_FROM,
     VISIBLE_PERMILLE,
-    Evidence,
+    PointEvidence,
     difficulty,
     gather_evidence,
     no_evidence,
@@ -58,7 +58,7 @@ def test_signal_to_noise_is_the_drop_over_the_spread_of_found_drops():
     side, sigma, misplaced = 20.0, 2.0, 0.8
     noise = rng.normal(0, sigma, (20_000, count)) + 2 * strain * rng.normal(0, misplaced, (20_000, count))
     found = noise[:, :10].mean(axis=1) - noise[:, 10:].mean(axis=1)
-    evidence = Evidence(np.array([count / sigma**2]), np.array([float(count)]), np.array([count * misplaced**2]))
+    evidence = PointEvidence(np.array([count / sigma**2]), np.array([float(count)]), np.array([count * misplaced**2]))
     expected = strain * side / found.std()
     assert signal_to_noise(np.array([strain]), np.array([[side, side]]), evidence)[0] == pytest.approx(
         expected, rel=0.03

@@ -11,7 +11,7 @@ from shapely import affinity
 
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
-from plumbline.sources.city.causes import MOST, MOVING_AREAS, causes_of_city, read_causes
+from plumbline.sources.city.causes import MAX_CAUSES, MOVING_AREAS, causes_of_city, read_causes
 from plumbline.sources.city.window import Window
 
 RECORD = Window(date(2020, 1, 6), date(2023, 12, 30))
@@ -97,8 +97,8 @@ def test_files_that_are_none_are_refused(tmp_path):
         causes(tmp_path / "none.gpkg")
     with pytest.raises(InputError, match="holds no causes"):
         causes(written(tmp_path / "empty.gpkg", [shapely.Point()]))
-    with pytest.raises(InputError, match=f"at most {MOST} causes"):
-        causes(written(tmp_path / "many.gpkg", [LINE] * (MOST + 1)))
+    with pytest.raises(InputError, match=f"at most {MAX_CAUSES} causes"):
+        causes(written(tmp_path / "many.gpkg", [LINE] * (MAX_CAUSES + 1)))
     bare = written(tmp_path / "bare.gpkg", [LINE], crs=None)
     with pytest.raises(InputError, match="no CRS"):
         causes(bare)

@@ -37,7 +37,7 @@ def test_a_side_that_is_left_out_is_open():
     assert Window(until=date(2020, 1, 9)).holds(epochs).tolist() == [True, True]  # whatever the time of day
     assert Window(until=date(2020, 1, 8)).holds(epochs).tolist() == [True, False]
     given = track()
-    assert ALL_TIME.cut("a.csv", given, least=9) is given
+    assert ALL_TIME.cut("a.csv", given, min_epochs=9) is given
     assert replace(YEAR, since=None).record() == {"since": None, "until": "2021-02-10"}
 
 

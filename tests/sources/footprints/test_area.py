@@ -16,7 +16,7 @@ from pyproj import Transformer
 from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.footprints import area as area_module
-from plumbline.sources.footprints.area import MARGIN_M, Area, Ground, ground_of, touching
+from plumbline.sources.footprints.area import MARGIN_M, Area, GroundCentres, ground_of, touching
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.sources.footprints.drawn import CRS, osm_xml, save
 from tests.sources.make import EAST, NORTH, squares
@@ -152,7 +152,7 @@ def test_a_city_that_was_not_moved_stands_where_it_lies():
 
 def test_a_moved_city_stands_where_its_columns_say():
     found = ground_of(moved_city(), CRS, "f")
-    assert isinstance(found, Ground)
+    assert isinstance(found, GroundCentres)
     assert found.crs == THERE
     np.testing.assert_array_equal(found.centre, [[1, 4], [2, 5], [3, 6.5]])
 

@@ -34,18 +34,18 @@ def members(**found):
         ({"totalFeatures": 36, "numberReturned": 20}, Page(36, 20)),  # GeoServer
         ({"totalFeatures": "unknown", "numberReturned": 20}, Page(None, 20)),
         ({"numberMatched": 36, "numberReturned": 20, "links": [SELF, NEXT]}, Page(36, 20, True)),  # pygeoapi
-        ({"links": [NEXT]}, Page(says_more=True)),  # ldproxy, without a count
+        ({"links": [NEXT]}, Page(has_more=True)),  # ldproxy, without a count
         ({"links": [SELF, {"rel": "prev", "href": "https://example.org"}]}, Page()),  # the last page
-        ({"links": {"next": "https://example.org/?page=2"}}, Page(says_more=True)),  # JSON:API
-        ({"_links": {"next": {"href": "/items?page=2"}}}, Page(says_more=True)),  # HAL
-        ({"exceededTransferLimit": True}, Page(says_more=True)),  # ArcGIS
+        ({"links": {"next": "https://example.org/?page=2"}}, Page(has_more=True)),  # JSON:API
+        ({"_links": {"next": {"href": "/items?page=2"}}}, Page(has_more=True)),  # HAL
+        ({"exceededTransferLimit": True}, Page(has_more=True)),  # ArcGIS
         ({"exceededTransferLimit": False}, Page()),
-        ({"properties": {"exceededTransferLimit": True}}, Page(says_more=True)),  # ArcGIS Online
+        ({"properties": {"exceededTransferLimit": True}}, Page(has_more=True)),  # ArcGIS Online
         ({"count": 36, "next": "https://example.org/?page=2", "previous": None}, Page(36, None, True)),  # Django REST
         ({"count": 36, "next": None, "previous": "https://example.org/?page=1"}, Page(36)),
         ({"count": 36}, Page()),
         ({"context": {"matched": 36, "returned": 20}}, Page(36, 20)),  # STAC
-        ({"@odata.nextLink": "https://example.org/?skip=20"}, Page(says_more=True)),
+        ({"@odata.nextLink": "https://example.org/?skip=20"}, Page(has_more=True)),
         ({"remark": "runtime error: Query timed out"}, Page(fault="runtime error: Query timed out")),  # Overpass
         ({"remark": "Buildings of 2026"}, Page()),
     ],

@@ -40,12 +40,12 @@ def adapted_weights(base: Mapping[str, NDArray[np.float32]], adapters: Sequence[
     """
     adapted: Arrays = {}
     for folder, share in adapters:
-        for name, change in _changes(folder, base).items():
+        for name, change in _read_changes(folder, base).items():
             adapted[name] = adapted.get(name, base[name]) + np.float32(share) * change
     return adapted
 
 
-def _changes(folder: Path, base: Mapping[str, NDArray[np.float32]]) -> Arrays:
+def _read_changes(folder: Path, base: Mapping[str, NDArray[np.float32]]) -> Arrays:
     changes: Arrays = {}
     try:
         config = read_json(folder / CONFIG)
@@ -70,14 +70,14 @@ def _changes(folder: Path, base: Mapping[str, NDArray[np.float32]]) -> Arrays:
     return changes
 
 
-def parse_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
+def parse_adapters(texts: Sequence[str]) -> list[tuple[str, float]]:
     """Parse adapters, `NAME` or `NAME=WEIGHT`, as users write them.
 
     Raises:
         InputError: a weight is no number from 0 to 2, or a name comes twice.
     """
     adapters: dict[str, float] = {}
-    for text in given:
+    for text in texts:
         name, equals, weight = text.partition("=")
         try:
             value = float(weight) if equals else 1.0

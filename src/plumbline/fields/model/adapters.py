@@ -26,8 +26,9 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
     """Add a new adapter to the network, in place; it changes no answer yet, and only it is trained.
 
     Args:
-        model: the network. name: of the adapter. rank, alpha: of the low-rank changes, which count `alpha / rank`
-            times. unfrozen: names of modules that are trained whole, instead of by a low-rank change.
+        model: the network. name: name of the adapter. rank, alpha: rank and scale of the low-rank
+            changes, which count `alpha / rank` times. unfrozen: names of modules that are trained
+            whole, instead of by a low-rank change.
 
     Raises:
         InputError: a name is of no module, or nothing is left for a low-rank change.
@@ -35,8 +36,8 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
     need("restore", "adapters of the denoiser")
     from peft import LoraConfig, get_peft_model
 
-    pattern, whole = targets(len(model.spec.channels)), _whole_modules(model.unet, unfrozen)
-    within = rf"({'|'.join(map(re.escape, whole))})\..+"
+    pattern, trained_whole = targets(len(model.spec.channels)), _whole_modules(model.unet, unfrozen)
+    within = rf"({'|'.join(map(re.escape, trained_whole))})\..+"
     convolutions = [module for module, _ in model.unet.named_modules() if re.fullmatch(pattern, module)]
     excluded = [module for module in convolutions if re.fullmatch(within, module)]
     if len(excluded) == len(convolutions):
@@ -46,7 +47,7 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
         lora_alpha=alpha,
         target_modules=pattern,
         exclude_modules=within if excluded else None,
-        modules_to_save=whole or None,
+        modules_to_save=trained_whole or None,
     )
     model.unet = get_peft_model(model.unet, config, adapter_name=name)
 

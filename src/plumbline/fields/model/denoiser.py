@@ -6,10 +6,10 @@ Tensors: B windows, F = 2 fields (up, east), C conditions, H rows, W columns.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -24,13 +24,18 @@ from plumbline.params.fields import Denoiser
 FIELDS = ("up", "east")
 WEIGHTS, SPEC = "model.safetensors", "model.json"
 PACKED_WEIGHTS, PACKED_SPEC = "weights.safetensors", "network.json"
-"""The same in a package, where `model` is what runs."""
+"""File names of the same two in a package, where `model` is the exported network."""
 GROUPS = 8
 
 
 class DenoiserSpec(Denoiser):
-    """Sizes that a network is built from, and the meaning of its weights."""
+    """Sizes that a network is built from, and the meaning of its weights.
 
+    The diffusion has no default here: a file that lacks it does not show what the weights mean.
+    """
+
+    train_steps: int = Field(ge=10, le=10_000)
+    schedule: Literal["linear", "squaredcos_cap_v2"]
     conditions: tuple[str, ...] = CHANNELS
 
 
@@ -40,7 +45,7 @@ class FieldDenoiser(nn.Module):
     alphas: Tensor
 
     def __init__(self, spec: DenoiserSpec) -> None:
-        """Draw the weights; the last layer begins at 0, which gives the Gaussian process's answer."""
+        """Draw the weights; the last layer begins at 0: it answers the process's mean."""
         super().__init__()
         need("restore", "the denoiser")
         from diffusers import UNet2DModel
@@ -64,13 +69,13 @@ class FieldDenoiser(nn.Module):
 
     def forward(self, noisy_BFHW: Tensor, step_B: Tensor, conditions_BCHW: Tensor) -> Tensor:
         """Return the clean field (B, F, H, W), in units of the conditions' scale."""
-        given: Tensor = self.unet(torch.cat([noisy_BFHW, conditions_BCHW], dim=1), step_B, return_dict=False)[0]
-        return given
+        clean_BFHW: Tensor = self.unet(torch.cat([noisy_BFHW, conditions_BCHW], dim=1), step_B, return_dict=False)[0]
+        return clean_BFHW
 
     def noisy(self, clean_BFHW: Tensor, noise_BFHW: Tensor, step_B: Tensor) -> Tensor:
         """Return the field with the noise of a step (Ho et al. 2020, equation 4)."""
-        left = self.alphas[step_B][:, None, None, None]
-        return left.sqrt() * clean_BFHW + (1 - left).sqrt() * noise_BFHW
+        signal_share = self.alphas[step_B][:, None, None, None]
+        return signal_share.sqrt() * clean_BFHW + (1 - signal_share).sqrt() * noise_BFHW
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -93,7 +98,9 @@ def read_spec(path: Path) -> DenoiserSpec:
     try:
         spec = DenoiserSpec.model_validate(read_json(path))
     except ValidationError as error:
-        raise InputError(f"{path}: not readable as a denoiser's spec ({error.errors()[0]['msg']}).") from None
+        first = error.errors()[0]
+        detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        raise InputError(f"{path}: not readable as a denoiser's spec ({detail}).") from None
     if spec.conditions != CHANNELS:
         raise InputError(f"{path}: trained on other conditions than this version makes. Train it anew.")
     return spec

@@ -1,9 +1,10 @@
 """Sample fields by DDIM, and summarise them; needs no torch.
 
-Samples alone vary too little: `spread` says how wide the interval of a place is.
+Samples alone vary too little: `spread` estimates how wide the interval of a place is.
 
 Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising diffusion implicit models; Nichol
-and Dhariwal 2021 for the cosine schedule. The network says the clean field (`prediction_type="sample"`).
+and Dhariwal 2021 for the cosine schedule. The network estimates the clean field
+(`prediction_type="sample"`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from plumbline.fields.prepare.conditions import MAPS, MIRRORS, describe, mirrore
 from plumbline.fields.prepare.covariance import Covariance
 
 Denoise = Callable[[Float, int], Float]
-"""From a noisy field (B, F, H, W) and its step to the clean one."""
+"""Function from a noisy field (B, F, H, W) and its step to the clean field."""
 LARGEST_BETA = 0.999
 
 
@@ -64,19 +65,20 @@ def restore_steps(
 
     Args:
         denoise: the network. noise: (B, F, H, W) standard normal, to begin with.
-        alphas: of `alphas_cumulative`. steps: to take.
-        eta: share of fresh noise at each step; 0: none. fresh: gives it, standard normal, of the shape of `noise`.
+        alphas: shares by `alphas_cumulative`. steps: number of them.
+        eta: share of fresh noise at each step; 0: none.
+        fresh: standard normal, shaped like `noise`.
     """
     field, visited = noise, inference_steps(steps, len(alphas))
     for number, step in enumerate(visited):
-        here = alphas[step]
-        then = alphas[visited[number + 1]] if number + 1 < len(visited) else 1.0
+        alpha = alphas[step]
+        next_alpha = alphas[visited[number + 1]] if number + 1 < len(visited) else 1.0
         clean = denoise(field, int(step))
-        if then == 1.0:
+        if next_alpha == 1.0:
             return clean
-        left = (field - np.sqrt(here) * clean) / np.sqrt(1 - here)
-        sigma = eta * np.sqrt((1 - then) / (1 - here) * (1 - here / then))
-        field = np.sqrt(then) * clean + np.sqrt(1 - then - sigma**2) * left
+        predicted_noise = (field - np.sqrt(alpha) * clean) / np.sqrt(1 - alpha)
+        sigma = eta * np.sqrt((1 - next_alpha) / (1 - alpha) * (1 - alpha / next_alpha))
+        field = np.sqrt(next_alpha) * clean + np.sqrt(1 - next_alpha - sigma**2) * predicted_noise
         if sigma and fresh is not None:
             field = field + sigma * next(fresh)
         field = np.asarray(field, np.float32)
@@ -93,7 +95,7 @@ def opposite_draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator
     """Yield standard normal fields without end, the second half of the rows opposite to the first.
 
     What noise does to a sample then cancels to first order in the mean of both (antithetic variates, Hammersley and
-    Morton 1956): eight samples say as much as sixteen.
+    Morton 1956): eight samples are worth sixteen.
     """
     half = (-(-shape[0] // 2), *shape[1:])
     while True:
@@ -106,7 +108,7 @@ LOS_EAST = [MAPS.index("los_east_west"), MAPS.index("los_east_east")]
 BOTH, LINE = ("up", "east"), ("los",)
 
 
-class Denoiser(Protocol):
+class DenoisingModel(Protocol):
     """A network, whatever runs it."""
 
     alphas: NDArray[np.float64]
@@ -119,11 +121,11 @@ class Samples(NamedTuple):
     """K samples of a window's field."""
 
     names: tuple[str, ...]
-    """Components that it tells: up and east, or the line of sight, which then stands in up's place."""
+    """Components: up and east, or the line of sight alone, which then has the index of up."""
     field_mm: Float
     """(K, 2, rows, columns)"""
     maps: NDArray[np.float32]
-    """(len(MAPS), rows, columns) raw maps that they were drawn by."""
+    """(len(MAPS), rows, columns) raw maps, the conditions of the samples."""
 
     def weighted(self, spread: Spread) -> Samples:
         """Scale the samples' difference from the Gaussian process by the calibrated gain of each component."""
@@ -146,19 +148,19 @@ class Restored(NamedTuple):
     half_width: Float
 
 
-def told_by(maps: NDArray[np.float32]) -> tuple[str, ...]:
+def seen_components(maps: NDArray[np.float32]) -> tuple[str, ...]:
     """Return the components that a scene's raw maps show; the frame of `Observations.along_line` lacks east."""
     return BOTH if any(bool(maps[k].any()) for k in LOS_EAST) else LINE
 
 
-def told_distances(maps: NDArray[np.float32], names: tuple[str, ...], cell_m: float) -> Float:
+def component_distances(maps: NDArray[np.float32], names: tuple[str, ...], cell_m: float) -> Float:
     """Return the distance (rows, columns), m, to the nearest scatterer; for `BOTH`, the larger of the two sides."""
     sides = [distances(maps[k], cell_m) for k in COUNTS]
     return np.maximum(*sides) if names == BOTH else np.minimum(*sides)
 
 
 def draw_samples(
-    model: Denoiser,
+    model: DenoisingModel,
     maps: NDArray[np.float32],
     names: tuple[str, ...],
     steps: int,
@@ -168,41 +170,43 @@ def draw_samples(
 ) -> Samples:
     """Draw samples of the field over a window, in turn from each of its mirror images, and in opposite pairs.
 
-    What the network makes of an image and of its mirror image differs by the network's own error, which this evens out.
+    The network's answers to an image and to its mirror image differ by the network's error, which
+    the mean over both reduces.
 
     Args:
-        model: network. maps: (len(MAPS), rows, columns) raw. names: `BOTH`, or `LINE` where the maps are in the frame
-            of `Observations.along_line`. steps, samples, eta: of restoring. rng: gives the noise.
+        model: network. maps: (len(MAPS), rows, columns) raw.
+        names: `BOTH`, or `LINE` where the maps are in the frame of `Observations.along_line`.
+        steps, samples, eta: as in `Restoring`. rng: generator of the noise.
     """
     parts = []
     for mirror in range(min(MIRRORS, samples)):
-        told = describe(mirrored(maps, mirror))
+        conditions = describe(mirrored(maps, mirror))
         shape = (len(range(mirror, samples, MIRRORS)), 2, *maps.shape[1:])
         fresh = opposite_draws(rng, shape)
-        denoise = partial(model.denoise, conditions=told.channels)
+        denoise = partial(model.denoise, conditions=conditions.channels)
         clean = restore_steps(denoise, next(fresh), model.alphas, steps, eta, fresh)
-        field = told.mean + told.scale[:, None, None] * clean
+        field = conditions.mean + conditions.scale[:, None, None] * clean
         parts.append(mirrored_field(field.astype(np.float32), mirror))
     return Samples(names, np.concatenate(parts), maps)
 
 
-def summarise(found: Samples, name: str, spread: Spread, distance_m: Float, covariance: Covariance) -> Restored:
+def summarise(samples: Samples, name: str, spread: Spread, distance_m: Float, covariance: Covariance) -> Restored:
     """Summarise a component of weighted samples: mean, standard deviation and half of the interval.
 
     Args:
-        found: samples. name: of the component. spread: calibrated. distance_m: to the nearest scatterer.
-        covariance: of the Gaussian process that made the maps.
+        samples: weighted samples. name: component. spread: calibrated spread. distance_m: (rows,
+            columns), to the nearest scatterer. covariance: fitted to the process in `samples.maps`.
     """
-    samples, process = found.of(name)
-    scatter = samples.std(axis=0, ddof=1)
-    places = describe_places(found.maps, found.names.index(name), scatter, distance_m, covariance)
+    fields_mm, process = samples.of(name)
+    scatter = fields_mm.std(axis=0, ddof=1)
+    places = describe_places(samples.maps, samples.names.index(name), scatter, distance_m, covariance)
     half = spread.half_width(name, process, places)
-    return Restored(samples.mean(axis=0), spread.deviation(name, half), half)
+    return Restored(fields_mm.mean(axis=0), spread.deviation(name, half), half)
 
 
 def distances(counts: Float, cell_m: float) -> Float:
     """Return the distance (rows, columns), m, to the nearest cell with a scatterer; infinite without any."""
-    seen = counts > 0
-    if not seen.any():
-        return np.full(seen.shape, np.inf)
-    return np.asarray(cell_m * ndimage.distance_transform_edt(~seen), float)
+    has_scatterer = counts > 0
+    if not has_scatterer.any():
+        return np.full(has_scatterer.shape, np.inf)
+    return np.asarray(cell_m * ndimage.distance_transform_edt(~has_scatterer), float)

@@ -12,7 +12,13 @@ from scipy import ndimage
 from scipy.special import erf
 
 from plumbline.core.console import track
-from plumbline.fields.model.sampling import Denoiser, draw_samples, summarise, told_by, told_distances
+from plumbline.fields.model.sampling import (
+    DenoisingModel,
+    component_distances,
+    draw_samples,
+    seen_components,
+    summarise,
+)
 from plumbline.fields.model.slopes import gradient
 from plumbline.fields.model.spread import Float, Spread
 from plumbline.fields.prepare.conditions import SceneSet, describe
@@ -40,8 +46,8 @@ def ssim(field: Float, true: Float) -> float:
     mean_x, mean_y = mean(x), mean(y)
     size = WINDOW**2 / (WINDOW**2 - 1)
     var_x, var_y = size * (mean(x * x) - mean_x**2), size * (mean(y * y) - mean_y**2)
-    both = size * (mean(x * y) - mean_x * mean_y)
-    share = (2 * mean_x * mean_y + first) * (2 * both + second)
+    covariance = size * (mean(x * y) - mean_x * mean_y)
+    share = (2 * mean_x * mean_y + first) * (2 * covariance + second)
     share = share / ((mean_x**2 + mean_y**2 + first) * (var_x + var_y + second))
     edge = WINDOW // 2
     return float(share[edge:-edge, edge:-edge].mean())
@@ -58,11 +64,11 @@ NORMAL_90 = 1.6449
 """Standard deviations to the ends of the 90 % interval of a normal distribution."""
 Figures = dict[str, float]
 RESAMPLES = 2000
-"""Draws by which the bound of a ratio is found."""
+"""Number of resampled sets of scenes that the bound of a ratio is estimated from."""
 
 
-class Settings(NamedTuple):
-    """How test scenes are restored."""
+class ScoreSettings(NamedTuple):
+    """Settings by which test scenes are restored."""
 
     steps: int
     samples: int
@@ -73,55 +79,60 @@ class Settings(NamedTuple):
     """Cells of a side of the middle of each scene."""
 
 
-def restore_scenes(model: Denoiser, spread: Spread, scenes: SceneSet, how: Settings, what: str) -> list[Figures]:
+def restore_scenes(
+    model: DenoisingModel, spread: Spread, scenes: SceneSet, settings: ScoreSettings, label: str
+) -> list[Figures]:
     """Restore scenes and return the figures of each: means over up and east, or of LOS if seen from one direction.
 
-    NaN where no cell is near enough to a scatterer to be told; infinite, for the worst, where an answer is no number.
+    Figures are NaN where no cell is near enough to a scatterer, and infinitely bad where an answer
+    is no number.
     """
-    found = []
-    for number in track(range(len(scenes)), len(scenes), what):
-        maps, truth = middle(scenes, number, how.window)
-        rng = np.random.default_rng([how.seed, number])
-        names = told_by(maps)
-        drawn = draw_samples(model, maps, names, how.steps, how.samples, how.eta, rng).weighted(spread)
-        away = told_distances(maps, names, how.cell_m)
-        told = away <= spread.farthest_m
+    figures = []
+    for number in track(range(len(scenes)), len(scenes), label):
+        maps, truth = middle(scenes, number, settings.window)
+        rng = np.random.default_rng([settings.seed, number])
+        names = seen_components(maps)
+        drawn = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng).weighted(spread)
+        distance_m = component_distances(maps, names, settings.cell_m)
+        is_near = distance_m <= spread.farthest_m
         parts = []
         for name, true in zip(drawn.names, truth, strict=False):
-            one = summarise(drawn, name, spread, away, scenes.covariance(number))
-            parts.append(_figures(one.mean, one.deviation, one.half_width, true, told, how.cell_m))
-        found.append(_mean(parts))
-    return found
+            restored = summarise(drawn, name, spread, distance_m, scenes.covariance(number))
+            parts.append(
+                _score_component(restored.mean, restored.deviation, restored.half_width, true, is_near, settings.cell_m)
+            )
+        figures.append(_average_figures(parts))
+    return figures
 
 
-def process_figures(scenes: SceneSet, farthest_m: float, how: Settings) -> list[Figures]:
-    """Return the same figures for the Gaussian process."""
-    found = []
+def process_figures(scenes: SceneSet, farthest_m: float, settings: ScoreSettings) -> list[Figures]:
+    """Return the figures of each scene, as `restore_scenes` does, for the Gaussian process."""
+    figures = []
     for number in range(len(scenes)):
-        maps, truth = middle(scenes, number, how.window)
-        names = told_by(maps)
-        told = told_distances(maps, names, how.cell_m) <= farthest_m
+        maps, truth = middle(scenes, number, settings.window)
+        names = seen_components(maps)
+        is_near = component_distances(maps, names, settings.cell_m) <= farthest_m
         parts = [
-            _figures(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k], truth[k], told, how.cell_m)
+            _score_component(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k], truth[k], is_near, settings.cell_m)
             for k in range(len(names))
         ]
-        found.append(_mean(parts))
-    return found
+        figures.append(_average_figures(parts))
+    return figures
 
 
-def paired(rows: Sequence[Figures], others: Sequence[Figures], metric: str) -> tuple[list[float], list[float]]:
-    """Return the figures of two models over the scenes in which both have one."""
-    both = [(a[metric], b[metric]) for a, b in zip(rows, others, strict=True)]
-    known = [pair for pair in both if not any(map(math.isnan, pair))]
-    return [own for own, _ in known], [other for _, other in known]
+def paired(figures: Sequence[Figures], references: Sequence[Figures], metric: str) -> tuple[list[float], list[float]]:
+    """Return a metric of two models over the scenes in which both have a number."""
+    pairs = [(a[metric], b[metric]) for a, b in zip(figures, references, strict=True)]
+    complete = [pair for pair in pairs if not any(map(math.isnan, pair))]
+    return [value for value, _ in complete], [reference for _, reference in complete]
 
 
-def ratio_bound(own: Sequence[float], other: Sequence[float], confidence: float) -> float:
+def ratio_bound(values: Sequence[float], references: Sequence[float], confidence: float) -> float:
     """Return a one-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
 
-    Decision 11 asks for the bound: a mean does not rule out that a loss is chance.
+    Decision 11 requires the bound: a mean does not rule out that a loss is chance.
     """
-    a, b = np.asarray(own, float), np.asarray(other, float)
+    a, b = np.asarray(values, float), np.asarray(references, float)
     drawn = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))
     ratio: NDArray[np.floating[Any]] = a[drawn].mean(axis=1) / np.maximum(b[drawn].mean(axis=1), 1e-12)
     return float(np.quantile(ratio, confidence))
@@ -134,41 +145,45 @@ def middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float
     return np.asarray(scenes.maps[number])[cut], np.asarray(scenes.truth[number])[cut]
 
 
-def _figures(
-    mean: Float, deviation: Float, half: Float, true: Float, told: NDArray[np.bool_], cell_m: float
+def _score_component(
+    mean: Float, deviation: Float, half: Float, true: Float, is_near: NDArray[np.bool_], cell_m: float
 ) -> Figures:
-    if not told.any():
+    if not is_near.any():
         return dict.fromkeys(METRICS, float("nan"))
-    if not (np.isfinite(mean[told]).all() and np.isfinite(half[told]).all()):
+    if not (np.isfinite(mean[is_near]).all() and np.isfinite(half[is_near]).all()):
         return {name: -np.inf if name in HIGHER_IS_BETTER else np.inf for name in METRICS}
-    filled = np.where(told, mean, true)  # where nothing is told, nothing is judged
-    error = (mean - true)[told]
-    share = float(told.mean())
+    filled = np.where(is_near, mean, true)  # cells without an answer have no error
+    error = (mean - true)[is_near]
+    share = float(is_near.mean())
     return {
         "rmse_mm": float(np.sqrt((error**2).mean())),
         "psnr_db": float(20 * np.log10(max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3))),
         "ssim": ssim(filled, true),
         "gradient_error_mm_m": gradient_error(filled, true, cell_m) / share,
-        "crps_mm": float(normal_crps(error, deviation[told]).mean()),
-        "coverage": float((np.abs(error) <= half[told]).mean()),
+        "crps_mm": float(normal_crps(error, deviation[is_near]).mean()),
+        "coverage": float((np.abs(error) <= half[is_near]).mean()),
     }
 
 
-def _mean(parts: list[Figures]) -> Figures:
+def _average_figures(parts: list[Figures]) -> Figures:
     return {name: float(np.mean([part[name] for part in parts])) for name in METRICS}
 
 
-def largest_difference(reference: Denoiser, other: Denoiser, scenes: SceneSet, how: Settings) -> float:
+def largest_difference(
+    reference: DenoisingModel, candidate: DenoisingModel, scenes: SceneSet, settings: ScoreSettings
+) -> float:
     """Return the largest difference between two models' fields, mm, for one step, over eight scenes and three steps.
 
-    Infinite where an answer is no number.
+    The difference is infinite where an answer is no number.
     """
-    most = 0.0
+    largest_mm = 0.0
     for number in range(min(8, len(scenes))):
-        told = describe(middle(scenes, number, how.window)[0])
-        noise = np.random.default_rng(number).standard_normal((2, *told.mean.shape)).astype(np.float32)
+        conditions = describe(middle(scenes, number, settings.window)[0])
+        noise = np.random.default_rng(number).standard_normal((2, *conditions.mean.shape)).astype(np.float32)
         for step in np.linspace(0, len(reference.alphas) - 1, 3).astype(int):
-            both: list[Any] = [model.denoise(noise, int(step), told.channels) for model in (reference, other)]
-            apart = float((np.abs(both[0] - both[1]) * told.scale[:, None, None]).max())
-            most = max(most, apart if np.isfinite(apart) else np.inf)
-    return most
+            answers: list[Any] = [
+                model.denoise(noise, int(step), conditions.channels) for model in (reference, candidate)
+            ]
+            difference_mm = float((np.abs(answers[0] - answers[1]) * conditions.scale[:, None, None]).max())
+            largest_mm = max(largest_mm, difference_mm if np.isfinite(difference_mm) else np.inf)
+    return largest_mm

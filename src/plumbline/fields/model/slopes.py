@@ -15,9 +15,9 @@ from scipy import ndimage
 
 Float = NDArray[np.floating[Any]]
 FIGURES = ("scatter", "width", "steepness")
-"""See `describe_slopes`; all are logarithms."""
+"""Figures that `describe_slopes` returns; all are logarithms."""
 LEAST_MM_M = 0.002
-"""Added to slopes before their logarithm is taken: less than any map shows."""
+"""Slope added before the logarithm, mm/m: less than any map shows."""
 AROUND_CELLS = 2.0
 """Standard deviation of the Gaussian window in which squared slopes are averaged."""
 
@@ -35,14 +35,15 @@ def describe_slopes(samples: Float, half_width: Float, cell_m: float) -> Float:
         samples: (K, rows, columns) mm, weighted. half_width: (rows, columns) mm, of the displacement's interval.
         cell_m: side of a cell.
 
-    `scatter`: standard deviation of the samples' slope, as a vector. `width`: of the displacement's interval. It knows
-    the points' noise and distance, and the scatter does not. `steepness`: slope of the mean around the cell: where the
-    ground is steep, the edges that a field smooths are steep, too.
+    `scatter`: standard deviation of the samples' slope, as a vector. `width`: of the displacement's
+    interval, which depends on the points' noise and distance; the scatter does not. `steepness`:
+    slope of the mean around the cell. Where the ground is steep, the edges that a field smooths are
+    steep, too.
     """
-    drawn = np.asarray(samples, float)
-    sides = np.gradient(drawn, cell_m, axis=(1, 2))
+    fields_mm = np.asarray(samples, float)
+    sides = np.gradient(fields_mm, cell_m, axis=(1, 2))
     scatter = np.sqrt(sum(side.var(axis=0, ddof=1) for side in sides))
-    steep = gradient(drawn.mean(axis=0), cell_m) ** 2
+    steep = gradient(fields_mm.mean(axis=0), cell_m) ** 2
     around = np.sqrt(np.maximum(ndimage.gaussian_filter(steep, AROUND_CELLS, mode="nearest"), 0))
     return np.stack([np.log(LEAST_MM_M + scatter), np.log(half_width), np.log(LEAST_MM_M + around)])
 

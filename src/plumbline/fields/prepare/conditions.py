@@ -1,7 +1,7 @@
 """Describe a window of a grid to the network: its observations, and a Gaussian process fitted to them.
 
-The network is told everything relative to the Gaussian process: it restores what that process misses, in units of that
-process's own uncertainty, so that a field ten times as large is the same problem.
+All inputs are relative to the Gaussian process. The network restores the difference from its mean,
+in units of its standard deviation, so that a field ten times as large is the same problem.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy import ndimage
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.fields.prepare.covariance import Covariance
-from plumbline.fields.prepare.gaussian_process import Estimate
+from plumbline.fields.prepare.gaussian_process import ProcessEstimate
 from plumbline.fields.prepare.grid import Binned
 
 Float = NDArray[np.floating[Any]]
@@ -32,7 +32,7 @@ CHANNELS = (
     *("residual_east", "precision_east", "count_east", "los_east_east", "near_residual_east", "near_precision_east"),
     *("shape_up", "shape_east", "deviation_up", "deviation_east", "contrast_up", "contrast_east", "distance"),
 )
-"""What the network is given for each cell; no unit."""
+"""Inputs of the network for each cell; no unit."""
 NEAR_CELLS = 2.0
 """Standard deviation of the Gaussian window around a cell in which residuals are averaged."""
 MIRRORS = 4
@@ -46,7 +46,7 @@ _SWAPPED = [
         for name in ("change", "error", "count", "los_east", "los_up")
     ),
 ]
-"""Maps in the order that an east-west mirror gives them: who looked from the west now looks from the east."""
+"""Indices of the maps after an east-west mirror, which exchanges the western and eastern sides."""
 LARGEST = 4.0
 FAR_CELLS = 10.0
 
@@ -62,7 +62,7 @@ class Conditions(NamedTuple):
     """(2,) mm: the field is `mean + scale * r`, and `r` is what the network restores."""
 
 
-def stack_maps(estimate: Estimate, binned: Binned) -> NDArray[np.float32]:
+def stack_maps(estimate: ProcessEstimate, binned: Binned) -> NDArray[np.float32]:
     """Stack an estimate and the observations to maps (len(MAPS), rows, columns); empty cells hold 0."""
     sides = [
         np.nan_to_num(part[side])
@@ -96,39 +96,41 @@ def describe(maps: Float) -> Conditions:
     named = dict(zip(MAPS, np.asarray(maps, np.float32), strict=True))
     mean = np.stack([named["mean_up"], named["mean_east"]])
     deviation = np.stack([named["deviation_up"], named["deviation_east"]])
-    seen = (named["count_west"] + named["count_east"]) > 0
-    away = ndimage.distance_transform_edt(~seen) if seen.any() else np.full(seen.shape, FAR_CELLS)
-    # Of the part that can be told: the rest, as water, would say how little is known of nothing.
-    told = away < FAR_CELLS if seen.any() else np.ones_like(seen)
-    scale = np.sqrt((deviation[:, told] ** 2).mean(axis=1)).clip(0.02, None)
+    has_points = (named["count_west"] + named["count_east"]) > 0
+    distance_cells = (
+        ndimage.distance_transform_edt(~has_points) if has_points.any() else np.full(has_points.shape, FAR_CELLS)
+    )
+    # The scale is that of cells near points: over water, the deviation is the prior's.
+    is_near = distance_cells < FAR_CELLS if has_points.any() else np.ones_like(has_points)
+    scale = np.sqrt((deviation[:, is_near] ** 2).mean(axis=1)).clip(0.02, None)
     channels: list[Float] = []
     for side in ("west", "east"):
-        channels += _side(named, side, scale)
-    level = mean[:, told].mean(axis=1)[:, None, None]
-    amplitude = np.sqrt(((mean - level)[:, told] ** 2).mean(axis=1))[:, None, None] + scale[:, None, None]
+        channels += _side_channels(named, side, scale)
+    level = mean[:, is_near].mean(axis=1)[:, None, None]
+    amplitude = np.sqrt(((mean - level)[:, is_near] ** 2).mean(axis=1))[:, None, None] + scale[:, None, None]
     channels += list((mean - level) / amplitude)
     channels += list(np.log(deviation / scale[:, None, None]).clip(-LARGEST, LARGEST))
     contrast = np.log(amplitude / scale[:, None, None])
     channels += [np.broadcast_to(part, mean.shape[1:]) for part in contrast]
-    channels.append(np.log1p(np.minimum(away, FAR_CELLS)))
+    channels.append(np.log1p(np.minimum(distance_cells, FAR_CELLS)))
     return Conditions(np.stack(channels).astype(np.float32), mean, scale.astype(np.float32))
 
 
-def _side(named: dict[str, Float], side: str, scale: Float) -> list[Float]:
+def _side_channels(named: dict[str, Float], side: str, scale: Float) -> list[Float]:
     """Return the six channels of the scatterers that are seen from one side."""
     count, up, east = (named[f"{name}_{side}"] for name in ("count", "los_up", "los_east"))
-    seen = count > 0
-    unit = np.where(seen, np.hypot(up * scale[0], east * scale[1]), 1.0)
-    error = np.where(seen, named[f"error_{side}"], 1.0)
-    left = named[f"change_{side}"] - up * named["mean_up"] - east * named["mean_east"]
-    residual, precision = np.where(seen, left / unit, 0), np.where(seen, (unit / error) ** 2, 0)
+    has_points = count > 0
+    unit = np.where(has_points, np.hypot(up * scale[0], east * scale[1]), 1.0)
+    error = np.where(has_points, named[f"error_{side}"], 1.0)
+    residual_mm = named[f"change_{side}"] - up * named["mean_up"] - east * named["mean_east"]
+    residual, precision = np.where(has_points, residual_mm / unit, 0), np.where(has_points, (unit / error) ** 2, 0)
     total = ndimage.gaussian_filter(precision, NEAR_CELLS, mode="constant")
     near = ndimage.gaussian_filter(precision * residual, NEAR_CELLS, mode="constant") / (total + 0.02)
     return [
         np.arcsinh(residual),
         np.log1p(precision) / 2,
         np.log1p(count),
-        np.where(seen, east, 0),
+        np.where(has_points, east, 0),
         np.arcsinh(near),
         np.log1p(8 * np.pi * total) / 2,
     ]
@@ -147,7 +149,7 @@ class SceneSet:
     truth: NDArray[np.float32]
     """(S, 2, rows, columns) up and east, mm."""
     about: list[dict[str, Any]]
-    """Of each: `name`, `domain`, `level`, `tracks`, `density`, `covariance`."""
+    """Record of each: `name`, `domain`, `level`, `tracks`, `density`, `covariance`."""
 
     def __len__(self) -> int:
         return len(self.about)

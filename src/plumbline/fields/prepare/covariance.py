@@ -19,15 +19,15 @@ from scipy.spatial.distance import cdist
 from plumbline.fields.prepare.grid import Observations
 
 Float = NDArray[np.floating[Any]]
-FITTED = 130
-"""Observations of a group that the covariance is fitted to."""
+GROUP_SIZE = 130
+"""Number of observations of a group that the covariance is fitted to."""
 VAGUE_MM = 60.0
 """Standard deviation of the unknown mean."""
 BOUNDS = ((-2.5, 5.0), (-3.5, 4.5), (3.3, 6.9), (-1.6, 1.6), (-3.0, 3.0))
-"""Of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
-FIRST = (1.0, 0.3, 4.7, 0.0, -1.0)
+"""Bounds of the logarithms of `Covariance`: mm, mm, m, 1, mm."""
+START_LOGS = (1.0, 0.3, 4.7, 0.0, -1.0)
 PRIOR = np.array([2.0, 2.0, 1.0, 0.6, 1.5])
-"""Standard deviations of the logarithms around `FIRST`."""
+"""Standard deviations of the logarithms around `START_LOGS`."""
 
 
 class Covariance(NamedTuple):
@@ -38,7 +38,7 @@ class Covariance(NamedTuple):
     east_mm: float
     length_m: float
     noise_scale: float
-    """What the observations' standard errors are multiplied with."""
+    """Factor on the observations' standard errors."""
     nugget_mm: float
     """Noise beyond them, and movement of single scatterers."""
     delay_mm: float = 0.0
@@ -71,34 +71,35 @@ class Points:
         return np.where(track[..., :, None] == track[..., None, :], shared, 0.0)
 
 
-def fit_covariance(found: Observations, cell_m: float, seed: int = 0, groups: int = 24) -> Covariance:
+def fit_covariance(observations: Observations, cell_m: float, seed: int = 0, groups: int = 24) -> Covariance:
     """Fit the covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
 
-    Neighbours tell the noise and the length, and groups from all over tell how much moves as a whole.
+    Groups of neighbours determine noise and length, groups from all over the standard deviations.
 
     Args:
-        found: at least one. cell_m: cells in which observations are gathered before. seed: of the draw.
-        groups: of `FITTED` observations; half of them from all over, the others neighbours of each other.
+        observations: at least one. cell_m: cells in which they are gathered before. seed: draws the
+            groups. groups: number of groups of `GROUP_SIZE` observations: half of them from all over,
+            half of neighbours.
     """
     rng = np.random.default_rng(seed)
-    points = gather(replace(found, error=found.error * found.apart), cell_m)
-    drawn = _drawn(points, rng, groups)
-    losses = [_loss_of(group) for group in drawn]
+    points = gather(replace(observations, error=observations.error * observations.apart), cell_m)
+    drawn = _draw_groups(points, rng, groups)
+    losses = [_likelihood_loss(group) for group in drawn]
     share = min(1.0, len(points.value) / sum(len(group.value) for group in drawn))
 
     def loss(logs: Float) -> tuple[float, Float]:
         at = Covariance(*np.exp(logs))
-        told = [loss_of(at) for loss_of in losses]
-        # Weak priors, by which few points, or points that do not move, have an answer too.
-        away = (logs - np.array(FIRST)) / PRIOR
-        value, slope = sum(one[0] for one in told), np.sum([one[1] for one in told], axis=0)
-        return float(share * value + 0.5 * away @ away), share * slope + away / PRIOR
+        terms = [loss_of(at) for loss_of in losses]
+        # Weak priors, without which few points, or points that do not move, have no optimum.
+        offset = (logs - np.array(START_LOGS)) / PRIOR
+        value, slope = sum(term[0] for term in terms), np.sum([term[1] for term in terms], axis=0)
+        return float(share * value + 0.5 * offset @ offset), share * slope + offset / PRIOR
 
-    best = optimize.minimize(loss, FIRST, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
-    return Covariance(*map(float, np.exp(best.x)))._replace(delay_mm=float(np.median(found.delay)))
+    best = optimize.minimize(loss, START_LOGS, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
+    return Covariance(*map(float, np.exp(best.x)))._replace(delay_mm=float(np.median(observations.delay)))
 
 
-def _loss_of(points: Points) -> Callable[[Covariance], tuple[float, Float]]:
+def _likelihood_loss(points: Points) -> Callable[[Covariance], tuple[float, Float]]:
     """Return the negative logarithm of the likelihood of observations, up to a constant, with its slopes.
 
     Slopes (5,) are by the logarithms of the parameters (Rasmussen and Williams 2006, equation 5.9).
@@ -111,54 +112,54 @@ def _loss_of(points: Points) -> Callable[[Covariance], tuple[float, Float]]:
         scaled = np.sqrt(3) / at.length_m * distance
         decay = np.exp(-scaled)
         up, east = at.up_mm**2 * view_up, at.east_mm**2 * view_east
-        alike = (1 + scaled) * decay
-        covariance = alike * (up + east) + VAGUE_MM**2 * (view_up + view_east) + air
+        correlation = (1 + scaled) * decay
+        covariance = correlation * (up + east) + VAGUE_MM**2 * (view_up + view_east) + air
         covariance[np.diag_indices_from(covariance)] += noise_deviation(points.error, at) ** 2
-        lower, wrong = linalg.lapack.dpotrf(covariance, lower=1)
-        if wrong:
+        lower, failed = linalg.lapack.dpotrf(covariance, lower=1)
+        if failed:
             return 1e10, np.zeros(5)
-        told = linalg.lapack.dpotrs(lower, points.value, lower=1)[0]
-        half = linalg.lapack.dpotri(lower, lower=1)[0]
-        inverse = np.tril(half) + np.tril(half, -1).T
-        weight = inverse - np.outer(told, told)
-        own, shorter = np.diag(weight), weight * (up + east) * scaled**2 * decay
+        solution = linalg.lapack.dpotrs(lower, points.value, lower=1)[0]
+        lower_inverse = linalg.lapack.dpotri(lower, lower=1)[0]
+        inverse = np.tril(lower_inverse) + np.tril(lower_inverse, -1).T
+        weight = inverse - np.outer(solution, solution)
+        diagonal, shorter = np.diag(weight), weight * (up + east) * scaled**2 * decay
         slopes = (
-            2 * (weight * alike * up).sum(),
-            2 * (weight * alike * east).sum(),
+            2 * (weight * correlation * up).sum(),
+            2 * (weight * correlation * east).sum(),
             shorter.sum(),
-            2 * (own * (at.noise_scale * points.error) ** 2).sum(),
-            2 * own.sum() * at.nugget_mm**2,
+            2 * (diagonal * (at.noise_scale * points.error) ** 2).sum(),
+            2 * diagonal.sum() * at.nugget_mm**2,
         )
-        return float(0.5 * points.value @ told + np.log(np.diag(lower)).sum()), 0.5 * np.array(slopes)
+        return float(0.5 * points.value @ solution + np.log(np.diag(lower)).sum()), 0.5 * np.array(slopes)
 
     return loss
 
 
-def gather(found: Observations, cell_m: float) -> Points:
+def gather(observations: Observations, cell_m: float) -> Points:
     """Gather observations in cells, by track, at their mean place in the cell."""
-    cell = np.floor(found.east_north / cell_m).astype(np.int64)
-    key = (cell[:, 0] * 2**31 + cell[:, 1]) * 64 + found.track
+    cell = np.floor(observations.east_north / cell_m).astype(np.int64)
+    key = (cell[:, 0] * 2**31 + cell[:, 1]) * 64 + observations.track
     first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)[1:]
-    weight = 1 / found.error**2
+    weight = 1 / observations.error**2
     total = np.bincount(group, weight, len(count))
 
     def mean(values: Float) -> Float:
         return np.asarray(np.bincount(group, weight * values, len(count)) / total, float)
 
-    place = np.column_stack([mean(found.east_north[:, k] - found.east_north[0, k]) for k in (0, 1)])
-    view = np.column_stack([mean(found.los[:, 2]), mean(found.los[:, 0])])
-    shared = (mean(found.delay), found.delay_m[first], found.track[first])
-    return Points(place + found.east_north[0], view, mean(found.change), 1 / np.sqrt(total), *shared)
+    place = np.column_stack([mean(observations.east_north[:, k] - observations.east_north[0, k]) for k in (0, 1)])
+    view = np.column_stack([mean(observations.los[:, 2]), mean(observations.los[:, 0])])
+    shared = (mean(observations.delay), observations.delay_m[first], observations.track[first])
+    return Points(place + observations.east_north[0], view, mean(observations.change), 1 / np.sqrt(total), *shared)
 
 
-def _drawn(points: Points, rng: np.random.Generator, groups: int) -> list[Points]:
+def _draw_groups(points: Points, rng: np.random.Generator, groups: int) -> list[Points]:
     count = len(points.value)
-    if count <= FITTED:
+    if count <= GROUP_SIZE:
         return [points]
-    rows = [rng.choice(count, FITTED, replace=False) for _ in range(groups // 2)]
+    rows = [rng.choice(count, GROUP_SIZE, replace=False) for _ in range(groups // 2)]
     for centre in rng.choice(count, groups - len(rows), replace=False):
-        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:FITTED])
-    return [points.take(own) for own in rows]
+        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:GROUP_SIZE])
+    return [points.take(group) for group in rows]
 
 
 def _outer(values: Float) -> Float:

@@ -1,4 +1,4 @@
-"""Lay a grid over points, and bin what was observed."""
+"""Make a grid over points, and bin their observations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from scipy.spatial import cKDTree
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import in_threads, one_blas_thread
 from plumbline.fields.prepare.changes import estimate_changes
-from plumbline.fields.prepare.unwrapping import take_out_steps
+from plumbline.fields.prepare.unwrapping import remove_steps
 from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
 NEIGHBOURS = 9
-"""Of a scatterer and its side, itself among them, that tell whether it moves by itself."""
+"""Number of nearest scatterers, itself included, that a scatterer is compared with."""
 NEAR_M = 80.0
 SUSPECT = 3.0
-"""Standard deviations from its neighbours' median, beyond which a scatterer counts as less sure."""
+"""Standard deviations from its neighbours' median beyond which a scatterer counts less."""
 WEST, EAST = 0, 1
 """Sides that a satellite looks from: its horizontal direction seen from the ground."""
 
@@ -43,9 +43,9 @@ class Observations:
     delay: Float
     """(N,) standard error that neighbours of the same track share, mm: the air."""
     delay_m: Float
-    """(N,) length over which they do, m."""
+    """(N,) length over which they share it, m."""
     apart: Float
-    """(N,) factor on `error` of one that stands out from its neighbours; 1 for the others."""
+    """(N,) factor on `error` of one that differs from its neighbours; 1 for the others."""
     track: NDArray[np.intp]
     """(N,) index of the track."""
 
@@ -63,9 +63,9 @@ class Observations:
         return len(np.unique(self.side))
 
     def along_line(self) -> Self:
-        """Return the observations in a frame with each scatterer's line of sight as `up`, without motion to the east.
+        """Return the observations in a frame with the line of sight as `up`, without east.
 
-        What one direction sees is one number a place; up and east apart would be guesses.
+        One direction gives one number for a place, from which up and east cannot be separated.
         """
         return replace(self, los=np.broadcast_to([0.0, 0.0, 1.0], self.los.shape))
 
@@ -90,40 +90,42 @@ def observe(tracks: Sequence[Track]) -> Observations:
     periods = period_overlap(tracks)
     years = years_of(tracks)
     with one_blas_thread():
-        parts = list(in_threads(lambda number: _of_track(tracks[number], number, periods.start, years), periods.kept))
-    whole = {
+        parts = list(
+            in_threads(lambda number: _observe_track(tracks[number], number, periods.start, years), periods.used)
+        )
+    columns = {
         field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
     }
-    found = Observations(**whole)
-    if not len(found):
+    observations = Observations(**columns)
+    if not len(observations):
         raise InputError(
             "no point has enough epochs with a value; a change cannot be told. Give products of a longer time."
         )
-    return found
+    return observations
 
 
-def _of_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
+def _observe_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
     when = (track.epochs - start) / np.timedelta64(1, "D") / DAYS_A_YEAR / max(years, 1e-9)
     place = np.column_stack([track.easting, track.northing])
-    changes = estimate_changes(take_out_steps(track.displacement, place, track.epochs), when, years, place)
+    changes = estimate_changes(remove_steps(track.displacement, place, track.epochs), when, years, place)
     rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
     change, error, delay, delay_m = (part[rows] for part in changes)
-    los, same = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
-    found = Observations(place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), same)
-    return replace(found, apart=_standing_out(found))
+    los, track_index = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
+    observations = Observations(place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), track_index)
+    return replace(observations, apart=_outlier_factors(observations))
 
 
-def _standing_out(found: Observations) -> Float:
+def _outlier_factors(observations: Observations) -> Float:
     """Return the factor (N,) on a scatterer's error: 1 if it agrees with the median of its neighbours."""
-    if len(found) < NEIGHBOURS:
-        return np.ones(len(found))
-    distance, near = cKDTree(found.east_north).query(found.east_north, k=NEIGHBOURS)
-    values = np.where(distance <= NEAR_M, found.change[near], np.nan)
+    if len(observations) < NEIGHBOURS:
+        return np.ones(len(observations))
+    distance, near = cKDTree(observations.east_north).query(observations.east_north, k=NEIGHBOURS)
+    values = np.where(distance <= NEAR_M, observations.change[near], np.nan)
     median = np.nanmedian(values, axis=1)
     spread = 1.4826 * np.nanmedian(np.abs(values - median[:, None]), axis=1)
     enough = np.isfinite(values).sum(axis=1) >= 4
-    away = np.abs(found.change - median) / np.sqrt(found.error**2 + spread**2 + 0.1)
-    return np.where(enough, np.maximum(1.0, away / SUSPECT) ** 2, 1.0)
+    deviations = np.abs(observations.change - median) / np.sqrt(observations.error**2 + spread**2 + 0.1)
+    return np.where(enough, np.maximum(1.0, deviations / SUSPECT) ** 2, 1.0)
 
 
 @dataclass(frozen=True)
@@ -142,13 +144,13 @@ class Grid:
         """Return a window of the grid, which may reach beyond it."""
         return Grid(self.left + column * self.cell_m, self.top - row * self.cell_m, self.cell_m, rows, columns)
 
-    def cut(self, left: float, bottom: float, right: float, top: float) -> Grid:
+    def cut(self, west: float, south: float, east: float, north: float) -> Grid:
         """Return the cells that reach into bounds, m; at least one cell, and none beyond the grid."""
         first_column, last_column = np.clip(
-            [np.floor((left - self.left) / self.cell_m), np.ceil((right - self.left) / self.cell_m)], 0, self.columns
+            [np.floor((west - self.left) / self.cell_m), np.ceil((east - self.left) / self.cell_m)], 0, self.columns
         )
         first_row, last_row = np.clip(
-            [np.floor((self.top - top) / self.cell_m), np.ceil((self.top - bottom) / self.cell_m)], 0, self.rows
+            [np.floor((self.top - north) / self.cell_m), np.ceil((self.top - south) / self.cell_m)], 0, self.rows
         )
         row, column = min(int(first_row), self.rows - 1), min(int(first_column), self.columns - 1)
         return self.window(row, column, max(1, int(last_row) - row), max(1, int(last_column) - column))
@@ -170,7 +172,7 @@ class Grid:
         return row, column
 
     def near(self, east_north: Float, margin_m: float) -> NDArray[np.bool_]:
-        """Return (N,) whether positions lie in the grid or at most `margin_m` beside it."""
+        """Return (N,) whether positions are in the grid or at most `margin_m` outside."""
         east, north = east_north[:, 0] - self.left, self.top - east_north[:, 1]
         wide, high = self.columns * self.cell_m, self.rows * self.cell_m
         return (east >= -margin_m) & (east < wide + margin_m) & (north >= -margin_m) & (north < high + margin_m)
@@ -193,21 +195,21 @@ class Binned:
     change: Float
     """Mean weighted by precision, mm."""
     error: Float
-    """Its standard error, mm; that of scatterers that stand out is larger."""
+    """Standard error of the mean, mm; scatterers that differ from their neighbours enlarge it."""
     count: Float
     """Scatterers; 0 where there is none."""
     los_east: Float
     los_up: Float
 
 
-def bin_observations(found: Observations, grid: Grid) -> Binned:
+def bin_observations(observations: Observations, grid: Grid) -> Binned:
     """Gather observations in the cells of a grid; those outside are left out."""
-    row, column = grid.place(found.east_north)
+    row, column = grid.place(observations.east_north)
     inside = (row >= 0) & (row < grid.rows) & (column >= 0) & (column < grid.columns)
     size = 2 * grid.rows * grid.columns
-    cell = (found.side * grid.rows + row) * grid.columns + column
+    cell = (observations.side * grid.rows + row) * grid.columns + column
     cell = cell[inside]
-    precision = 1 / (found.error * found.apart)[inside] ** 2
+    precision = 1 / (observations.error * observations.apart)[inside] ** 2
 
     def total(values: Float) -> Float:
         return np.asarray(np.bincount(cell, values, size), float).reshape(2, grid.rows, grid.columns)
@@ -215,9 +217,9 @@ def bin_observations(found: Observations, grid: Grid) -> Binned:
     weight = total(precision)
     with np.errstate(invalid="ignore", divide="ignore"):
         return Binned(
-            total(precision * found.change[inside]) / weight,
+            total(precision * observations.change[inside]) / weight,
             1 / np.sqrt(np.where(weight > 0, weight, np.nan)),
             total(np.ones(len(cell))),
-            total(precision * found.los[inside, 0]) / weight,
-            total(precision * found.los[inside, 2]) / weight,
+            total(precision * observations.los[inside, 0]) / weight,
+            total(precision * observations.los[inside, 2]) / weight,
         )

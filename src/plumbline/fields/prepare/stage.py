@@ -18,6 +18,7 @@ from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
 from plumbline.fields.simulate.scene import TRUTH, round_map
 from plumbline.params.fields import PrepareFields, Shares
+from plumbline.sources.files.streams import FAULTS
 from plumbline.sources.points.points_table import read_points_table
 
 STAGE = "prepare"
@@ -25,7 +26,7 @@ POINTS, ABOUT = "points.parquet", "scene.json"
 
 
 @dataclass(frozen=True)
-class _Job:
+class _PrepareJob:
     folder: Path
     scene: Path
     halo_m: float
@@ -42,7 +43,7 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
         raise InputError(f"{ingested}: no scene found. Run `plumbline ingest` first.")
     with alone(STAGE), atomic_folder(out) as folder:
         work = WORK.resolve() / STAGE / folder.name
-        jobs = [_Job(work / scene.name, scene, params.halo_m) for scene in scenes]
+        jobs = [_PrepareJob(work / scene.name, scene, params.halo_m) for scene in scenes]
         run_jobs(_prepare, jobs, workers, STAGE)
         for name, part in _split([scene.name for scene in scenes], params.shares).items():
             _gather(folder / name, [work / scene for scene in part])
@@ -50,50 +51,65 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
         remove(work)
 
 
-def _prepare(job: _Job) -> None:
-    with np.load(job.scene / TRUTH) as stored:
-        truth = np.stack([stored[name] for name in ("up_mm", "east_mm")])
-        left, top, cell_m = (float(stored[name]) for name in ("left", "top", "cell_m"))
-    grid = Grid(left, top, cell_m, *truth.shape[1:])
-    found = observe(read_points_table(job.scene / POINTS))
-    if found.directions == 1:
-        east, _, up = found.los.mean(axis=0)
-        truth, found = np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]), found.along_line()
-    covariance = fit_covariance(found, grid.cell_m)
-    maps = stack_maps(estimate(found, grid, covariance, job.halo_m), bin_observations(found, grid))
+def _prepare(job: _PrepareJob) -> None:
+    truth, grid = _read_truth(job.scene / TRUTH)
+    observations = observe(read_points_table(job.scene / POINTS))
+    if observations.directions == 1:
+        east, _, up = observations.los.mean(axis=0)
+        truth, observations = np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]), observations.along_line()
+    covariance = fit_covariance(observations, grid.cell_m)
+    maps = stack_maps(estimate(observations, grid, covariance, job.halo_m), bin_observations(observations, grid))
     about = read_json(job.scene / ABOUT)
-    told = {
+    record = {
         **{name: about[name] for name in ("name", "domain", "level", "tracks")},
-        "density": 1e6 * len(found) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
-        "covariance": _shortened(covariance._asdict()),
+        "density": 1e6 * len(observations) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
+        "covariance": _round_figures(covariance._asdict()),
     }
     with atomic_folder(job.folder) as folder:
         np.save(folder / MAPS_FILE, round_map(maps))
         np.save(folder / TRUTH_FILE, round_map(truth))
-        write_json(folder / SCENES_FILE, told)
+        write_json(folder / SCENES_FILE, record)
 
 
-def _shortened(figures: dict[str, float]) -> dict[str, float]:
-    """Return the figures of a scene with the five digits that are written, on any processor."""
+def _read_truth(path: Path) -> tuple[NDArray[np.float32], Grid]:
+    """Read up and east (2, rows, columns), mm, of a scene, and their grid.
+
+    Raises:
+        InputError: the file is missing or damaged.
+    """
+    try:
+        with np.load(path) as stored:
+            truth = np.stack([stored[name] for name in ("up_mm", "east_mm")])
+            west_m, north_m, cell_m = (float(stored[name]) for name in ("left", "top", "cell_m"))
+            return truth, Grid(west_m, north_m, cell_m, *truth.shape[1:])
+    except (OSError, KeyError, TypeError, *FAULTS) as error:
+        raise InputError(
+            f"{path}: not readable as the truth of a scene ({error}). Run `plumbline simulate` and "
+            "`plumbline ingest` again."
+        ) from None
+
+
+def _round_figures(figures: dict[str, float]) -> dict[str, float]:
+    """Round figures to five digits, so that the file is the same on any processor."""
     return {name: float(f"{value:.5g}") for name, value in figures.items()}
 
 
 def _split(names: list[str], shares: Shares) -> dict[str, list[str]]:
     """Return the scenes of each split; every domain has the same shares, spread over its difficulties."""
-    found: dict[str, list[str]] = {name: [] for name in SPLITS}
+    splits: dict[str, list[str]] = {name: [] for name in SPLITS}
     for domain in sorted({name.rpartition("-")[0] for name in names}):
-        own = [name for name in names if name.rpartition("-")[0] == domain]
-        order = np.random.default_rng(len(own)).permutation(len(own))
-        cuts = np.cumsum([round(share * len(own)) for share in (shares.test, shares.calibrate, shares.tune)])
+        scene_names = [name for name in names if name.rpartition("-")[0] == domain]
+        order = np.random.default_rng(len(scene_names)).permutation(len(scene_names))
+        cuts = np.cumsum([round(share * len(scene_names)) for share in (shares.test, shares.calibrate, shares.tune)])
         for split, part in zip(("test", "calibrate", "tune", "train"), np.split(order, cuts), strict=True):
-            found[split] += sorted(own[number] for number in part)
-    return found
+            splits[split] += sorted(scene_names[number] for number in part)
+    return splits
 
 
 def _gather(out: Path, parts: list[Path]) -> None:
     out.mkdir()
-    told = [read_json(part / SCENES_FILE) for part in parts]
-    write_json(out / SCENES_FILE, told)
+    records = [read_json(part / SCENES_FILE) for part in parts]
+    write_json(out / SCENES_FILE, records)
     for name in (MAPS_FILE, TRUTH_FILE):
         _stack(out / name, [part / name for part in parts])
 
@@ -104,11 +120,11 @@ def _stack(out: Path, parts: list[Path]) -> None:
         np.save(out, np.zeros((0, len(MAPS) if out.name == MAPS_FILE else 2, 1, 1), np.float32))
         return
     first: NDArray[np.float32] = np.load(parts[0])
-    whole = np.lib.format.open_memmap(out, "w+", np.float32, (len(parts), *first.shape))
+    stacked = np.lib.format.open_memmap(out, "w+", np.float32, (len(parts), *first.shape))
     for number, part in enumerate(parts):
-        own = np.load(part)
-        if own.shape != first.shape:
-            sizes = f"{own.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
+        array = np.load(part)
+        if array.shape != first.shape:
+            sizes = f"{array.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
             raise InputError(f"{part.parent.name}: {sizes}. Scenes of one training need one size.")
-        whole[number] = own
-    whole.flush()
+        stacked[number] = array
+    stacked.flush()

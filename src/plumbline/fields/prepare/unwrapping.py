@@ -1,9 +1,9 @@
-"""Find patches of points that are off by half a wavelength from some epoch on, and take the step out.
+"""Find patches of points that are off by half a wavelength from some epoch on, and remove the step.
 
-Phase is known modulo one cycle, so a step of half a wavelength from one epoch to the next cannot be told from none
-(Hanssen 2001, section 2.3). The error is one of a patch of one track: neighbours have it at the same epoch, with the
-same sign, and its size is that of a radar band. What the ground does takes some epochs; by these it is told from a
-step.
+Phase is known modulo one cycle, so a step of half a wavelength between epochs is ambiguous
+(Hanssen 2001, section 2.3). The error is one of a patch of one track: neighbours have it at the same
+epoch, with the same sign, and its size is that of a radar band. A movement of the ground lasts some
+epochs, which distinguishes it from a step.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ from scipy.spatial import cKDTree
 
 Float = NDArray[np.floating[Any]]
 HALF_WAVELENGTH_MM = {6: 27.7, 11: 15.5, 35: 28.1, 14: 121.2, 46: 118.1}
-"""By the days between two passes over one place: Sentinel-1 (and Radarsat's 24), TerraSAR-X, ERS and Envisat, ALOS-2,
-ALOS. Few formats say the wavelength, and all have dates."""
+"""Half of the wavelength, mm, by the days between two passes over a place: Sentinel-1 (and
+Radarsat's 24), TerraSAR-X, ERS and Envisat, ALOS-2, ALOS. Few formats have the wavelength, and all
+have dates."""
 REGULAR = 0.95
 """Share of the gaps between epochs that are whole cycles."""
 SIDE, LEAST_SIDE = 7, 3
-"""Epochs before and after a step that it is judged by; at the ends of the series fewer, and no step is nearer."""
-RAMP = 5
-"""Epochs over which the movement rises that a step is held against."""
-APART = 3
-"""Epochs within which the best one stands for all."""
+"""Epochs before and after a step in its fit, and the smallest number at the ends of a series."""
+RAMP_EPOCHS = 5
+"""Epochs of the fast movement that a step is compared with."""
+PEAK_EPOCHS = 3
+"""Epochs within which only the largest step counts."""
 NEIGHBOURS, NEAR_M = 10, 90.0
-SURE = 14.0
-"""Log likelihood ratio, of a step and of none, by a point and its neighbours together, that begins a patch."""
+MIN_SEED_RATIO = 14.0
+"""Smallest log likelihood ratio of a step, for a point with its neighbours, that begins a patch."""
 LEAST_PATCH = 6
-"""Points that are sure, and of a patch."""
-SIZES = (0.82, 1.2)
-"""Of a patch's median step, in half wavelengths: snow and rain make steps, too, of any size."""
-ALIKE, MOST_OWN = 1.5, 10.0
-"""Log likelihood that a neighbour with the same answer is worth (a Potts prior); and the most of a point's own."""
+"""Smallest number of points above `MIN_SEED_RATIO`, and of all points, in a patch."""
+SIZE_BOUNDS = (0.82, 1.2)
+"""Bounds of a patch's median step, in half wavelengths: snow and rain make steps of any size."""
+NEIGHBOUR_RATIO, MAX_OWN_RATIO = 1.5, 10.0
+"""Log likelihood of a neighbour with the same label (Potts prior), and cap of a point's own."""
 ROUNDS = 8
 PIECE = 2048
 
@@ -46,35 +47,36 @@ class _Steps(NamedTuple):
     step: Float
     ramp: Float
     size: Float
-    """Of the step, mm."""
+    """Size of the step, mm."""
     deviation: Float
-    """Of `size`, mm."""
+    """Standard deviation of `size`, mm."""
 
 
-def take_out_steps(
+def remove_steps(
     displacement: NDArray[np.float32], place: Float, epochs: NDArray[np.datetime64]
 ) -> NDArray[np.float32]:
     """Return the series of one track without steps of half a wavelength: the same array where there is none.
 
     Args:
-        displacement: (N, T) mm, NaN where missing. place: (N, 2) m. epochs: (T,) dates, which tell the wavelength.
+        displacement: (N, T) mm, NaN where missing. place: (N, 2) m.
+        epochs: (T,) dates, which give the wavelength.
     """
     half = half_wavelength(epochs)
     if half is None or len(epochs) < 2 * SIDE or len(place) < 2 * LEAST_PATCH:
         return displacement
     near = _neighbours(place)
-    own = _fit_steps(_filled(displacement))
-    patches = _patches(own, _pool(own, near), near, half)
+    steps = _fit_steps(_fill_gaps(displacement))
+    patches = _find_patches(steps, _pool(steps, near), near, half)
     if not patches:
         return displacement
-    mended = displacement.copy()
-    for first, off in patches:
-        mended[:, first:] -= np.float32(half) * off[:, None]
-    return mended
+    corrected = displacement.copy()
+    for first, sign in patches:
+        corrected[:, first:] -= np.float32(half) * sign[:, None]
+    return corrected
 
 
 def half_wavelength(epochs: NDArray[np.datetime64]) -> float | None:
-    """Return half of the radar's wavelength, mm, by the satellite's repeat cycle; None if it is none of those known."""
+    """Return half of the wavelength, mm, by the repeat cycle; None if the cycle is not listed."""
     gaps = np.diff(epochs) / np.timedelta64(1, "D")
     for days, half in HALF_WAVELENGTH_MM.items():
         if len(gaps) and (np.abs(gaps - days * np.round(gaps / days)) < 0.5).mean() >= REGULAR:
@@ -83,23 +85,23 @@ def half_wavelength(epochs: NDArray[np.datetime64]) -> float | None:
 
 
 def _neighbours(place: Float) -> NDArray[np.intp]:
-    """Return (N, k) rows of the nearest points, itself first; itself again where one is too far or has no place."""
+    """Return rows (N, k) of the nearest points, itself first and again in place of far ones."""
     distance, near = cKDTree(np.nan_to_num(place)).query(np.nan_to_num(place), k=min(NEIGHBOURS, len(place)))
     return np.where(distance <= NEAR_M, near, np.arange(len(place))[:, None])
 
 
-def _filled(displacement: NDArray[np.float32]) -> Float:
-    """Return the series with gaps bridged by straight lines; 0 where nothing is known."""
+def _fill_gaps(displacement: NDArray[np.float32]) -> Float:
+    """Return the series with gaps filled by straight lines, and 0 where there is no value."""
     filled = displacement.astype(float)
     when = np.arange(filled.shape[1])
     for row in np.flatnonzero(np.isnan(filled).any(axis=1)):
-        known = np.isfinite(filled[row])
-        filled[row] = np.interp(when, when[known], filled[row, known]) if known.any() else 0.0
+        is_valid = np.isfinite(filled[row])
+        filled[row] = np.interp(when, when[is_valid], filled[row, is_valid]) if is_valid.any() else 0.0
     return filled
 
 
 def _fit_steps(series: Float) -> _Steps:
-    """Fit a step, and alone a fast movement, beside a line, in the epochs around each."""
+    """Fit a line with a step, and a line with a ramp, to the epochs around each epoch."""
     epochs = series.shape[1]
     firsts = np.arange(LEAST_SIDE, epochs - LEAST_SIDE + 1)
     size, ramp, weight = (np.zeros((len(series), epochs)) for _ in range(3))
@@ -107,13 +109,13 @@ def _fit_steps(series: Float) -> _Steps:
         low, high = max(0, first - SIDE), min(epochs, first + SIDE)
         when = np.arange(low, high) - first + 0.5
         line = np.linalg.qr(np.column_stack([np.ones_like(when), when]))[0]
-        shapes = np.column_stack([when > 0, np.clip(when / RAMP + 0.5, 0, 1)])
+        shapes = np.column_stack([when > 0, np.clip(when / RAMP_EPOCHS + 0.5, 0, 1)])
         shapes = shapes - line @ (line.T @ shapes)
         power = (shapes**2).sum(axis=0)
-        found = series[:, low:high] @ shapes
-        size[:, first] = found[:, 0] / power[0]
+        projections = series[:, low:high] @ shapes
+        size[:, first] = projections[:, 0] / power[0]
         weight[:, first] = np.sqrt(power[0])
-        ramp[:, first] = found[:, 1] / np.sqrt(power[1])
+        ramp[:, first] = projections[:, 1] / np.sqrt(power[1])
     step = size * weight
     noise = _deviation(step[:, firsts])
     # A series without noise has steps that are exact: a tenth of a millimetre is what products write.
@@ -125,55 +127,59 @@ def _deviation(values: Float) -> Float:
     return np.maximum(1.4826 * np.median(np.abs(values), axis=1, keepdims=True), 0.1)
 
 
-def _pool(own: _Steps, near: NDArray[np.intp]) -> _Steps:
-    """Return the medians over neighbours, with their own scatter: what air delays alike is no evidence of a step."""
+def _pool(steps: _Steps, near: NDArray[np.intp]) -> _Steps:
+    """Return medians over neighbours in units of their scatter, which delays by air enlarge."""
     parts: list[tuple[Float, ...]] = []
     for begin in range(0, len(near), PIECE):
         rows = near[begin : begin + PIECE]
-        size = np.median(own.size[rows], axis=1)
-        scale = np.where(np.isfinite(own.deviation[rows[:, 0]]), own.deviation[rows[:, 0]], 1.0)
-        step, ramp = size / scale, np.median(own.ramp[rows], axis=1)
+        size = np.median(steps.size[rows], axis=1)
+        scale = np.where(np.isfinite(steps.deviation[rows[:, 0]]), steps.deviation[rows[:, 0]], 1.0)
+        step, ramp = size / scale, np.median(steps.ramp[rows], axis=1)
         noise = _deviation(step)
         parts.append((step / noise, ramp / _deviation(ramp), size, scale * noise))
     return _Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-def _patches(own: _Steps, pooled: _Steps, near: NDArray[np.intp], half: float) -> list[tuple[int, NDArray[np.int8]]]:
+def _find_patches(
+    steps: _Steps, pooled: _Steps, near: NDArray[np.intp], half: float
+) -> list[tuple[int, NDArray[np.int8]]]:
     """Return the patches that are off by `half` mm: first epoch, and sign (N,), 0 outside."""
-    found = []
-    # A fast movement fits better as one, at its own middle: held against the best nearby.
+    patches = []
+    # A ramp fits a fast movement best at its middle: compare a step with the best ramp nearby.
     strong = np.abs(pooled.step)
-    seeds = (strong >= _largest(strong)) & (strong > _largest(np.abs(pooled.ramp)))
-    seeds &= _gain(np.abs(pooled.size), pooled.deviation, half) > SURE
+    seeds = (strong >= _local_maximum(strong)) & (strong > _local_maximum(np.abs(pooled.ramp)))
+    seeds &= _log_likelihood_ratio(np.abs(pooled.size), pooled.deviation, half) > MIN_SEED_RATIO
     for first in np.flatnonzero(seeds.sum(axis=0) >= LEAST_PATCH):
         for sign in (-1, 1):
             seed = seeds[:, first] & (np.sign(pooled.size[:, first]) == sign)
-            gain = _gain(sign * own.size[:, first], own.deviation[:, first], half)
-            inside = _grow(seed, gain.clip(-MOST_OWN, MOST_OWN), near)
+            gain = _log_likelihood_ratio(sign * steps.size[:, first], steps.deviation[:, first], half)
+            inside = _grow(seed, gain.clip(-MAX_OWN_RATIO, MAX_OWN_RATIO), near)
             if min(seed.sum(), inside.sum()) < LEAST_PATCH:
                 continue
-            if SIZES[0] * half < np.median(sign * own.size[inside, first]) < SIZES[1] * half:
-                found.append((int(first), sign * inside.astype(np.int8)))
-    return found
+            if SIZE_BOUNDS[0] * half < np.median(sign * steps.size[inside, first]) < SIZE_BOUNDS[1] * half:
+                patches.append((int(first), sign * inside.astype(np.int8)))
+    return patches
 
 
-def _gain(size: Float, deviation: Float, half: float) -> Float:
+def _log_likelihood_ratio(size: Float, deviation: Float, half: float) -> Float:
     """Return the log likelihood ratio of a step of `half` and of none."""
     return np.asarray((2 * size * half - half**2) / (2 * deviation**2), float)
 
 
-def _largest(values: Float) -> Float:
-    """Return the largest of each row within `APART` epochs."""
-    return np.asarray(ndimage.maximum_filter1d(values, 2 * APART + 1, axis=1, mode="constant"), float)
+def _local_maximum(values: Float) -> Float:
+    """Return the largest of each row within `PEAK_EPOCHS` epochs."""
+    return np.asarray(ndimage.maximum_filter1d(values, 2 * PEAK_EPOCHS + 1, axis=1, mode="constant"), float)
 
 
 def _grow(seed: NDArray[np.bool_], gain: Float, near: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Return the points of a patch: iterated conditional modes (Besag 1986), from those that are sure."""
+    """Return the points of a patch by iterated conditional modes (Besag 1986), from its seed."""
     inside = seed
     for _ in range(ROUNDS):
-        others = inside[near[:, 1:]]
-        then = others.any(axis=1) & (gain + ALIKE * (2.0 * others - 1).sum(axis=1) > 0)
-        if (then == inside).all():
+        neighbours_inside = inside[near[:, 1:]]
+        next_inside = neighbours_inside.any(axis=1) & (
+            gain + NEIGHBOUR_RATIO * (2.0 * neighbours_inside - 1).sum(axis=1) > 0
+        )
+        if (next_inside == inside).all():
             break
-        inside = then
+        inside = next_inside
     return inside

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.fields.simulate.ground import draw_buildings, draw_movements
-from plumbline.fields.simulate.scene import LEVELS, Array, Ground, Scene, SceneAbout, SceneTrack, write_scene
+from plumbline.fields.simulate.scene import LEVELS, Array, MovingGround, Scene, SceneAbout, SceneTrack, write_scene
 from plumbline.params.fields import BorrowedScenes, SimulateFields
 from plumbline.simulate.borrowed.track import LEAST_EPOCHS, Smooth
 from plumbline.simulate.structure.motion import draw_histories
@@ -20,10 +20,10 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import Track
 
 LEAST_POINTS = 50
-"""Of a track, in a place that is borrowed."""
+"""Smallest number of points of each track in a window that is borrowed."""
 TRIES = 200
 GROUP_M = 60.0
-"""Points of a square of this side share what is common in their noise."""
+"""Side of the squares whose points share the common part of their noise."""
 DOMAIN = "plain"
 
 
@@ -41,21 +41,21 @@ def write_borrowed(scenes: Path, name: str, about: BorrowedScenes, params: Simul
         label = f"{DOMAIN}-{name}-{number:05d}"
         rng = np.random.default_rng([params.seed, *label.encode()])
         size = params.cells * params.cell_m
-        centre = _place(rng, tracks, size, name)
-        inside = [_inside(track, centre, size) for track in tracks]
+        centre = _draw_centre(rng, tracks, size, name)
+        inside = [_cut_track(track, centre, size) for track in tracks]
         level = LEVELS[number % len(LEVELS)]
-        told = SceneAbout(label, DOMAIN, level, params.seed, len(inside), params.cells, params.cell_m)
-        write_scene(_scene(rng, told, inside, centre), scenes / label)
+        scene_about = SceneAbout(label, DOMAIN, level, params.seed, len(inside), params.cells, params.cell_m)
+        write_scene(_make_scene(rng, scene_about, inside, centre), scenes / label)
     log.info("%s: %d scenes over %d tracks", name, about.scenes, len(tracks))
 
 
-def _place(rng: np.random.Generator, tracks: Sequence[Track], size: float, name: str) -> Array:
+def _draw_centre(rng: np.random.Generator, tracks: Sequence[Track], size: float, name: str) -> Array:
     """Draw the centre of a window in which every track has points."""
     first = tracks[0]
     for _ in range(TRIES):
         row = int(rng.integers(0, len(first)))
         centre = np.array([first.easting[row], first.northing[row]]) + rng.uniform(-0.3, 0.3, 2) * size
-        if all(len(_inside(track, centre, size)) >= LEAST_POINTS for track in tracks):
+        if all(len(_cut_track(track, centre, size)) >= LEAST_POINTS for track in tracks):
             return centre
     raise InputError(
         f"simulate.borrowed.{name}: no place of {size:.0f} m with {LEAST_POINTS} points of every track found. Give "
@@ -63,22 +63,22 @@ def _place(rng: np.random.Generator, tracks: Sequence[Track], size: float, name:
     )
 
 
-def _inside(track: Track, centre: Array, size: float) -> Track:
-    away = np.maximum(np.abs(track.easting - centre[0]), np.abs(track.northing - centre[1]))
-    return track.take(away <= size / 2)
+def _cut_track(track: Track, centre: Array, size: float) -> Track:
+    distance = np.maximum(np.abs(track.easting - centre[0]), np.abs(track.northing - centre[1]))
+    return track.take(distance <= size / 2)
 
 
-def _scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Track], centre: Array) -> Scene:
+def _make_scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Track], centre: Array) -> Scene:
     town = draw_buildings(rng, about.extent)
     movements = draw_movements(rng, about.extent, town)
-    ground = Ground(movements, draw_histories(rng, len(movements)))
+    ground = MovingGround(movements, draw_histories(rng, len(movements)))
     start = min(track.epochs[0] for track in tracks)
     days = float((max(track.epochs[-1] for track in tracks) - start) / np.timedelta64(1, "D"))
-    return Scene(about, None, ground, [_track(rng, track, centre, ground, start, days) for track in tracks])
+    return Scene(about, None, ground, [_borrow_track(rng, track, centre, ground, start, days) for track in tracks])
 
 
-def _track(
-    rng: np.random.Generator, track: Track, centre: Array, ground: Ground, start: np.datetime64, days: float
+def _borrow_track(
+    rng: np.random.Generator, track: Track, centre: Array, ground: MovingGround, start: np.datetime64, days: float
 ) -> SceneTrack:
     """Return a track's real points with their own noise; the part that the fit absorbs is drawn again."""
     place = np.column_stack([track.easting, track.northing]) - centre

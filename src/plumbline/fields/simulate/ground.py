@@ -20,7 +20,7 @@ Array = NDArray[np.float64]
 KNOTHE_HORIZONTAL = 0.4
 """Horizontal displacement over slope, in radii of main influence (Awershin's B, Knothe and Budryk)."""
 Movement = Callable[[Array], Array]
-"""From positions (N, 2), m, to displacements (N, 3), mm: something that moves the ground."""
+"""Function from positions (N, 2), m, to displacements (N, 3), mm."""
 
 
 def trough(
@@ -113,7 +113,7 @@ def creep(
     edge: float,
     moved: tuple[float, float, float],
 ) -> Array:
-    """Let an ellipse of a hillside creep downhill; at its rim, the movement dies out over `edge` m."""
+    """Move an ellipse of a hillside downhill; at its rim, the movement dies out over `edge` m."""
     cos, sin = np.cos(angle), np.sin(angle)
     local = (east_north - np.array(centre)) @ np.array([[cos, -sin], [sin, cos]])
     inside = (1 - np.hypot(*(local / np.array(half)).T)) * min(half)
@@ -129,7 +129,7 @@ def smooth(east_north: Array, waves: Array, phases: Array, weights: Array) -> Ar
     return np.asarray(np.cos(east_north @ waves.T + phases) @ weights, float)
 
 
-class Buildings(NamedTuple):
+class TownBuildings(NamedTuple):
     """Rectangles in a town."""
 
     centre: Array
@@ -145,8 +145,8 @@ class Buildings(NamedTuple):
         return np.asarray((east_north - self.centre[number]) @ np.array([[cos, -sin], [sin, cos]]), float)
 
 
-def buildings_apart(east_north: Array, buildings: Buildings, settled: Array, tilt: Array) -> Array:
-    """Move buildings apart from the ground: each settles and tilts inside its walls, and the ground beside it stays.
+def buildings_apart(east_north: Array, buildings: TownBuildings, settled: Array, tilt: Array) -> Array:
+    """Settle and tilt buildings inside their walls, without the ground around them.
 
     Args:
         east_north: (N, 2), looked up building by building, which are few. buildings: B of them. settled: (B,) mm, down.
@@ -166,16 +166,16 @@ def _step(x: Array, width: float) -> Array:
 
 
 QUIET_SHARE = 0.1
-"""Of the scenes, in which nothing moves but the region."""
+"""Share of the scenes in which nothing moves but the region."""
 PEAK_MM = (3.0, 100.0)
 KINDS = ("trough", "bowl", "basin", "strip", "slope", "smooth")
 SHARES = (0.22, 0.22, 0.12, 0.2, 0.12, 0.12)
 APART_SHARE = 0.4
-"""Of the scenes, in which some buildings move apart from the ground."""
+"""Share of the scenes in which some buildings move apart from the ground."""
 WAVES = 48
 
 
-def draw_buildings(rng: np.random.Generator, extent: float) -> Buildings:
+def draw_buildings(rng: np.random.Generator, extent: float) -> TownBuildings:
     """Draw a town of rectangles on a turned grid with gaps, over `extent` m around the origin."""
     pitch, turn = rng.uniform(22, 55), rng.uniform(-np.pi, np.pi)
     count = int(1.5 * extent / pitch)
@@ -183,27 +183,27 @@ def draw_buildings(rng: np.random.Generator, extent: float) -> Buildings:
     centre = np.stack(np.meshgrid(row, row), axis=-1).reshape(-1, 2) + rng.normal(0, 0.1 * pitch, (count**2, 2))
     cos, sin = np.cos(turn), np.sin(turn)
     centre = centre @ np.array([[cos, sin], [-sin, cos]])
-    built = _smooth(rng, 180.0, np.ones(3))(centre)[:, 2] > rng.uniform(-1.2, 0.3)
+    built = _draw_smooth(rng, 180.0, np.ones(3))(centre)[:, 2] > rng.uniform(-1.2, 0.3)
     centre = centre[built & (np.abs(centre).max(axis=1) < extent / 2)]
     if not len(centre):
         centre = np.zeros((1, 2))
     half = np.minimum(rng.uniform(4, 20, (len(centre), 2)), 0.45 * pitch)
-    return Buildings(centre, half, turn + rng.normal(0, 0.05, len(centre)))
+    return TownBuildings(centre, half, turn + rng.normal(0, 0.05, len(centre)))
 
 
-def draw_movements(rng: np.random.Generator, extent: float, buildings: Buildings) -> list[Movement]:
+def draw_movements(rng: np.random.Generator, extent: float, buildings: TownBuildings) -> list[Movement]:
     """Draw the movements in a scene of `extent` m around the origin; `buildings` may move apart from the ground."""
-    found: list[Movement] = [_region(rng, extent)]
+    movements: list[Movement] = [_draw_region(rng, extent)]
     if rng.random() < QUIET_SHARE:
-        return found
+        return movements
     for kind in rng.choice(KINDS, size=int(rng.integers(1, 5)), p=SHARES):
-        found.append(_draw(rng, str(kind), extent, float(log_uniform(rng, *PEAK_MM, 1)[0])))
+        movements.append(_draw_movement(rng, str(kind), extent, float(log_uniform(rng, *PEAK_MM, 1)[0])))
     if rng.random() < APART_SHARE:
-        found.append(_apart(rng, buildings))
-    return found
+        movements.append(_draw_apart(rng, buildings))
+    return movements
 
 
-def _draw(rng: np.random.Generator, kind: str, extent: float, peak: float) -> Movement:
+def _draw_movement(rng: np.random.Generator, kind: str, extent: float, peak: float) -> Movement:
     east, north = rng.uniform(-0.5, 0.5, 2) * extent
     angle = float(rng.uniform(-np.pi, np.pi))
     sign = -1.0 if rng.random() < 0.15 else 1.0
@@ -225,28 +225,30 @@ def _draw(rng: np.random.Generator, kind: str, extent: float, peak: float) -> Mo
     if kind == "strip":
         fault = rng.random() < 0.5
         wide = 10 * extent if fault else float(log_uniform(rng, 12, 120, 1)[0])
-        moved = _moved(rng, 0.6 * peak, 0.4 if fault else 0.15)
+        displacement = _draw_displacement(rng, 0.6 * peak, 0.4 if fault else 0.15)
         long = float(log_uniform(rng, 100, 2000, 1)[0])
         edge = float(log_uniform(rng, 2, 25, 1)[0])
-        return partial(strip, point=centre, direction=angle, wide=wide, long=long, edge=edge, moved=moved)
+        return partial(strip, point=centre, direction=angle, wide=wide, long=long, edge=edge, moved=displacement)
     if kind == "slope":
         long, wide = map(float, log_uniform(rng, 40, 350, 2))
-        moved = _moved(rng, peak, 1.5)
+        displacement = _draw_displacement(rng, peak, 1.5)
         edge = float(log_uniform(rng, 4, 60, 1)[0])
-        return partial(creep, centre=centre, half=(long, wide), angle=angle, edge=edge, moved=moved)
+        return partial(creep, centre=centre, half=(long, wide), angle=angle, edge=edge, moved=displacement)
     scale = float(log_uniform(rng, 40, 400, 1)[0])
-    return _smooth(rng, scale, 0.4 * peak * np.array([0.4, 0.2, 1.0]) * rng.uniform(0.2, 1, 3))
+    return _draw_smooth(rng, scale, 0.4 * peak * np.array([0.4, 0.2, 1.0]) * rng.uniform(0.2, 1, 3))
 
 
-def _moved(rng: np.random.Generator, size: float, sideways: float) -> tuple[float, float, float]:
+def _draw_displacement(rng: np.random.Generator, size: float, sideways: float) -> tuple[float, float, float]:
     """Draw east, north and up, mm: mostly down, and partly sideways."""
-    where, flat = rng.uniform(-np.pi, np.pi), sideways * rng.random()
-    whole = np.array([flat * np.cos(where), flat * np.sin(where), -1.0 if rng.random() < 0.8 else 1.0])
-    east, north, up = size * whole / np.linalg.norm(whole)
+    azimuth, horizontal = rng.uniform(-np.pi, np.pi), sideways * rng.random()
+    direction = np.array(
+        [horizontal * np.cos(azimuth), horizontal * np.sin(azimuth), -1.0 if rng.random() < 0.8 else 1.0]
+    )
+    east, north, up = size * direction / np.linalg.norm(direction)
     return float(east), float(north), float(up)
 
 
-def _smooth(rng: np.random.Generator, scale: float, deviation: Array) -> Movement:
+def _draw_smooth(rng: np.random.Generator, scale: float, deviation: Array) -> Movement:
     """Draw a field with a Matern-3/2 covariance of length `scale` m (t spectrum)."""
     normal, chi = rng.normal(0, 1 / scale, (WAVES, 2)), rng.chisquare(3, WAVES)
     waves = np.sqrt(3 / chi)[:, None] * normal
@@ -254,13 +256,13 @@ def _smooth(rng: np.random.Generator, scale: float, deviation: Array) -> Movemen
     return partial(smooth, waves=waves, phases=rng.uniform(-np.pi, np.pi, WAVES), weights=weights)
 
 
-def _region(rng: np.random.Generator, extent: float) -> Movement:
+def _draw_region(rng: np.random.Generator, extent: float) -> Movement:
     """Draw a slow, wide movement of everything, up to some mm across the scene."""
     size = float(log_uniform(rng, 0.5, 12, 1)[0])
-    return _smooth(rng, rng.uniform(0.5, 2) * extent, size * np.array([0.5, 0.3, 1.0]))
+    return _draw_smooth(rng, rng.uniform(0.5, 2) * extent, size * np.array([0.5, 0.3, 1.0]))
 
 
-def _apart(rng: np.random.Generator, buildings: Buildings) -> Movement:
+def _draw_apart(rng: np.random.Generator, buildings: TownBuildings) -> Movement:
     count = len(buildings.angle)
     moving = rng.random(count) < log_uniform(rng, 0.02, 0.2, 1)[0]
     size = log_uniform(rng, 2, 30, count) * moving

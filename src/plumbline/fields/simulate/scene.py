@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.files import atomic_folder, write_json
-from plumbline.fields.simulate.ground import Buildings, Movement, draw_buildings, draw_movements
+from plumbline.fields.simulate.ground import Movement, TownBuildings, draw_buildings, draw_movements
 from plumbline.simulate.radar.acquisition import BANDS, Acquisition, draw_acquisitions, range_and_azimuth
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.radar.noise import (
@@ -46,14 +46,14 @@ class Degradation:
     atmosphere_mm: float
     """Standard deviation of turbulent delay that is left in the change over the observation."""
     patches: int
-    """Of each track, that are off by half a wavelength from some epoch on."""
+    """Number of patches of each track that are off by half a wavelength from some epoch on."""
     position_m: float
     """Standard deviation of the position's error, each axis."""
     own_mm: float
-    """Of the typical scatterer's own slow movement over the observation; neighbours in products differ by several times
-    what their series show of noise."""
+    """Size of a typical scatterer's own slow movement over the observation. In products, neighbours
+    differ by several times the noise of their series."""
     shared_mm: float
-    """Standard deviation of noise at one epoch that scatterers share with their neighbours, as filters leave it."""
+    """Standard deviation of the noise at an epoch that neighbours share, as after filters."""
 
 
 def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degradation:
@@ -65,7 +65,7 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
 
     noise, gross = between(1.5, 5.0), between(0.004, 0.03)
     density, atmosphere = between(3000, 400), between(0.1, 1.2)
-    own, shared = between(0.15, 4.0), between(0.2, 3.0)
+    own_mm, shared_mm = between(0.15, 4.0), between(0.2, 3.0)
     patches = int(rng.random() < 0.05 * (1 + third))
     if domain == "noise":
         noise, gross = between(6, 16), between(0.05, 0.2)
@@ -75,7 +75,7 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
         patches = 1 + third + int(rng.integers(0, 2))
     elif domain == "sparse":
         density = between(250, 40)
-    return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)), own, shared)
+    return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)), own_mm, shared_mm)
 
 
 BAND = "C"
@@ -83,15 +83,15 @@ EPOCHS = (45, 150)
 REVISIT_DAYS = 12
 START = np.datetime64("2019-01-02")
 ON_BUILDINGS = 0.75
-"""Share of the scatterers."""
+"""Share of the scatterers that are on buildings."""
 COAST_SHARE = 0.35
-"""Of the scenes, a part of which has no scatterer: water, a forest, the end of what was processed."""
+"""Share of the scenes with a side without scatterers: water, a forest, the end of the product."""
 HOLES = 3
-"""At most: parks, water, new building sites, without a scatterer."""
+"""Largest number of holes without scatterers: parks, water, new building sites."""
 SHARED_M = (20.0, 80.0)
-"""Reach of the noise that neighbours share."""
+"""Range of the reach of the noise that neighbours share."""
 MEMORY_DAYS = (2.0, 30.0)
-"""After which 1/e of a delay is left; products are filtered in time."""
+"""Range of the time after which 1/e of a delay remains; products are filtered in time."""
 THERMAL_MM = 2.0
 """Largest amplitude of a building's season."""
 
@@ -106,7 +106,7 @@ class SceneAbout:
     seed: int
     tracks: int
     cells: int
-    """Of a side."""
+    """Number of cells of a side."""
     cell_m: float
 
     @property
@@ -116,14 +116,14 @@ class SceneAbout:
 
 
 @dataclass(frozen=True)
-class Ground:
+class MovingGround:
     """Movements of the ground, and their courses in time."""
 
     movements: list[Movement]
     courses: Histories
     """A row a movement."""
 
-    def total(self, east_north: Array) -> Array:
+    def displacement(self, east_north: Array) -> Array:
         """Return the total movement (N, 3), mm, over the observation."""
         return np.asarray(sum(movement(east_north) for movement in self.movements), float)
 
@@ -147,7 +147,7 @@ class SceneTrack:
     incidence_deg: Array
     """(N,)"""
     east_north: Array
-    """(N, 2) as the product has them, m from the scene's centre."""
+    """(N, 2) positions in the product, m from the scene's centre."""
     height: Array
     los: Array
     displacement: Array
@@ -161,7 +161,7 @@ class Scene:
     about: SceneAbout
     degradation: Degradation | None
     """None where the noise is that of real points."""
-    ground: Ground
+    ground: MovingGround
     tracks: list[SceneTrack]
 
 
@@ -170,7 +170,7 @@ def make_scene(about: SceneAbout) -> Scene:
     rng = np.random.default_rng([about.seed, *about.name.encode()])
     town = draw_buildings(rng, about.extent)
     movements = draw_movements(rng, about.extent, town)
-    ground = Ground(movements, draw_histories(rng, len(movements)))
+    ground = MovingGround(movements, draw_histories(rng, len(movements)))
     degradation = draw_degradation(rng, about.domain, about.level)
     years = float(log_uniform(rng, *EPOCHS, 1)[0]) * REVISIT_DAYS / 365.25
     pairs = [draw_acquisitions(rng, BANDS[BAND], slot, years, REVISIT_DAYS) for slot in (0, 1)]
@@ -181,21 +181,21 @@ def make_scene(about: SceneAbout) -> Scene:
         (rng.uniform(-0.5, 0.5, 2) * about.extent, rng.uniform(40, 160)) for _ in range(rng.integers(0, HOLES + 1))
     ]
     if rng.random() < COAST_SHARE:  # a circle so large that its rim is a coast
-        where, radius = rng.uniform(-np.pi, np.pi), float(log_uniform(rng, 1, 20, 1)[0]) * about.extent
-        away = radius + rng.uniform(-0.05, 0.4) * about.extent
-        holes.append((away * np.array([np.cos(where), np.sin(where)]), radius))
+        azimuth, radius = rng.uniform(-np.pi, np.pi), float(log_uniform(rng, 1, 20, 1)[0]) * about.extent
+        distance = radius + rng.uniform(-0.05, 0.4) * about.extent
+        holes.append((distance * np.array([np.cos(azimuth), np.sin(azimuth)]), radius))
     length = max(float(a.days[-1]) for a in chosen)
     start = min(float(a.days[0]) for a in chosen)
     tracks = []
     for acquisition in chosen:
-        true = _places(rng, town, about.extent, degradation.density, holes)
+        true = _draw_positions(rng, town, about.extent, degradation.density, holes)
         time = (acquisition.days - start) / max(length - start, 1)
-        tracks.append(_track(rng, acquisition, true, time, about, degradation, ground))
+        tracks.append(_simulate_track(rng, acquisition, true, time, about, degradation, ground))
     return Scene(about, degradation, ground, tracks)
 
 
-def _places(
-    rng: np.random.Generator, town: Buildings, extent: float, density: float, holes: list[tuple[Array, float]]
+def _draw_positions(
+    rng: np.random.Generator, town: TownBuildings, extent: float, density: float, holes: list[tuple[Array, float]]
 ) -> Array:
     """Draw scatterers' positions (N, 2): most on buildings, some between them, and holes without any."""
     count = max(6, int(rng.poisson(density * (extent / 1000) ** 2)))
@@ -206,20 +206,20 @@ def _places(
     on = town.centre[number] + turned
     free = rng.uniform(-0.5, 0.5, (count, 2)) * extent
     place = np.where((rng.random(count) < ON_BUILDINGS)[:, None], on, free)
-    kept = (np.abs(place) <= extent / 2).all(axis=1)
+    inside = (np.abs(place) <= extent / 2).all(axis=1)
     for centre, radius in holes:
-        kept &= np.hypot(*(place - centre).T) > radius
-    return place[kept] if kept.sum() >= 6 else place[:6]
+        inside &= np.hypot(*(place - centre).T) > radius
+    return place[inside] if inside.sum() >= 6 else place[:6]
 
 
-def _track(
+def _simulate_track(
     rng: np.random.Generator,
     acquisition: Acquisition,
     true: Array,
     time: Array,
     about: SceneAbout,
     degradation: Degradation,
-    ground: Ground,
+    ground: MovingGround,
 ) -> SceneTrack:
     count, epochs = len(true), len(time)
     los = acquisition.los(true)
@@ -228,15 +228,15 @@ def _track(
     series = law.draw(rng, sigma, draw_memory(rng, count), epochs)
     add_bad_epochs(rng, series, sigma, BAD_EPOCH_SHARE)
     series += ground.along(true, los, time)
-    own = np.flatnonzero(rng.random(count) < degradation.gross)
-    series[own] += rng.normal(0, 15, (len(own), 1)) * time
+    gross_rows = np.flatnonzero(rng.random(count) < degradation.gross)
+    series[gross_rows] += rng.normal(0, 15, (len(gross_rows), 1)) * time
     series += own_movement(rng, count, degradation.own_mm, time)
     reach = float(log_uniform(rng, *SHARED_M, 1)[0])
     series += shared_noise(rng, true, about.extent, degradation.shared_mm, reach, epochs)
-    kept = float(np.exp(-REVISIT_DAYS / log_uniform(rng, *MEMORY_DAYS, 1)[0]))
+    correlation = float(np.exp(-REVISIT_DAYS / log_uniform(rng, *MEMORY_DAYS, 1)[0]))
     # A straight line over T epochs keeps sqrt(12 / T) of what is independent from one to the next.
-    turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12 * (1 - kept) / (1 + kept))
-    series += delays(rng, true, about.extent, turbulent, epochs, kept)
+    turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12 * (1 - correlation) / (1 + correlation))
+    series += delays(rng, true, about.extent, turbulent, epochs, correlation)
     series += unwrapping_patches(rng, true, about.extent, degradation.patches, time, BANDS[BAND].wavelength_mm)
     season = np.cos(2 * np.pi * acquisition.days / 365.25 + rng.uniform(-np.pi, np.pi))
     series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season
@@ -265,7 +265,7 @@ def round_map(values: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
 
 ABOUT = "scene.json"
 PLACE = (4321000.0, 3210000.0)
-"""Of the scene's centre in EPSG:3035, m; nobody's real ground."""
+"""Easting and northing of a scene's centre in EPSG:3035, m; the place is arbitrary."""
 
 
 def write_scene(scene: Scene, out: Path) -> None:
@@ -276,18 +276,20 @@ def write_scene(scene: Scene, out: Path) -> None:
             _write_track(track, number, about.seed, folder)
         row = (np.arange(about.cells) + 0.5) * about.cell_m - about.extent / 2
         east, north = np.meshgrid(row, row[::-1])
-        moved = scene.ground.total(np.column_stack([east.ravel(), north.ravel()])).reshape(about.cells, about.cells, 3)
-        left, top = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2
+        displacement = scene.ground.displacement(np.column_stack([east.ravel(), north.ravel()])).reshape(
+            about.cells, about.cells, 3
+        )
+        west_m, north_m = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2
         np.savez_compressed(
             folder / TRUTH,
-            up_mm=round_map(moved[..., 2]),
-            east_mm=round_map(moved[..., 0]),
-            left=left,
-            top=top,
+            up_mm=round_map(displacement[..., 2]),
+            east_mm=round_map(displacement[..., 0]),
+            left=west_m,
+            top=north_m,
             cell_m=about.cell_m,
         )
-        drawn = vars(scene.degradation) if scene.degradation else {}
-        degradation = {name: round(value, 6) for name, value in drawn.items()}
+        settings = vars(scene.degradation) if scene.degradation else {}
+        degradation = {name: round(value, 6) for name, value in settings.items()}
         write_json(folder / ABOUT, {**vars(about), "degradation": degradation or None})
 
 

@@ -22,12 +22,12 @@ from plumbline.sources.points.points_table import write_points
 STAGE = "simulate"
 SCENES, SHOWCASE = "scenes", "showcase"
 TRACK_SHARES = (0.25, 0.6, 0.15)
-"""Of scenes with one, two and three tracks."""
+"""Shares of the scenes with one, two and three tracks."""
 SHOWCASE_CELLS = 128
 
 
 @dataclass(frozen=True)
-class _Job:
+class _SceneJob:
     folder: Path
     about: SceneAbout
 
@@ -42,12 +42,14 @@ def simulate(params: SimulateFields, out: Path, workers: int | None = None) -> N
         InputError: the points of a borrowed scene are refused.
     """
     with alone(STAGE), atomic_folder(out) as folder:
-        jobs = [_Job(folder / SHOWCASE, SceneAbout(SHOWCASE, "plain", "medium", params.seed, 2, SHOWCASE_CELLS, 10.0))]
+        jobs = [
+            _SceneJob(folder / SHOWCASE, SceneAbout(SHOWCASE, "plain", "medium", params.seed, 2, SHOWCASE_CELLS, 10.0))
+        ]
         for domain, count in params.scenes.items():
             for number in range(count):
-                jobs.append(_job(folder / SCENES, f"{domain}-{number:05d}", domain, number, params))
+                jobs.append(_draw_job(folder / SCENES, f"{domain}-{number:05d}", domain, number, params))
         (folder / SCENES).mkdir()
-        run_jobs(_write, jobs, workers, STAGE)
+        run_jobs(_write_scene_job, jobs, workers, STAGE)
         if params.borrowed:
             from plumbline.fields.simulate.borrowed import write_borrowed
 
@@ -56,14 +58,14 @@ def simulate(params: SimulateFields, out: Path, workers: int | None = None) -> N
     log.info("%d scenes of %d x %d cells", len(jobs) - 1, params.cells, params.cells)
 
 
-def _job(scenes: Path, name: str, domain: str, number: int, params: SimulateFields) -> _Job:
+def _draw_job(scenes: Path, name: str, domain: str, number: int, params: SimulateFields) -> _SceneJob:
     rng = np.random.default_rng([params.seed, *name.encode(), 1])
     tracks = 1 + int(rng.choice(3, p=TRACK_SHARES))
     level = LEVELS[number % len(LEVELS)]
-    return _Job(scenes / name, SceneAbout(name, domain, level, params.seed, tracks, params.cells, params.cell_m))
+    return _SceneJob(scenes / name, SceneAbout(name, domain, level, params.seed, tracks, params.cells, params.cell_m))
 
 
-def _write(job: _Job) -> None:
+def _write_scene_job(job: _SceneJob) -> None:
     write_scene(make_scene(job.about), job.folder)
 
 
@@ -74,7 +76,7 @@ KEPT = (TRUTH, "scene.json")
 
 
 @dataclass(frozen=True)
-class _ReadJob:
+class _IngestJob:
     folder: Path
     scene: Path
     ingest: Ingest
@@ -90,12 +92,12 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
     if not folders:
         raise InputError(f"{scenes}: no scene found. Run `plumbline simulate` first.")
     with alone(INGEST), atomic_folder(out) as temporary:
-        jobs = [_ReadJob(temporary / folder.name, folder, params) for folder in folders]
-        run_jobs(_read, jobs, workers, INGEST)
+        jobs = [_IngestJob(temporary / folder.name, folder, params) for folder in folders]
+        run_jobs(_ingest_scene, jobs, workers, INGEST)
     log.info("%d scenes read", len(jobs))
 
 
-def _read(job: _ReadJob) -> None:
+def _ingest_scene(job: _IngestJob) -> None:
     for name in KEPT:
         if not (job.scene / name).is_file():
             raise InputError(f"{job.scene / name}: no such file. Run `plumbline simulate` again.")

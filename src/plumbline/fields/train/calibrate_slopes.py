@@ -1,4 +1,4 @@
-"""Fit the interval of the steepest slope on held-out scenes, so that 90 % means 90 %."""
+"""Fit the 90 % interval of the steepest slope on held-out scenes."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from plumbline.fields.model.spread import Float
 from plumbline.fields.train.quantiles import equal_shares, fit_quantile, held_out_shift
 
 LEAST_MM_M = 1e-4
-"""A slope that misses less is right."""
+"""Smallest error of a slope that counts, mm/m."""
 
 
 class Drawn(NamedTuple):
     """A component over the window of a scene."""
 
     samples: NDArray[np.float32]
-    """(K, rows, columns) mm, their part beyond the Gaussian process whole."""
+    """(K, rows, columns) mm, before any gain on their difference from the Gaussian process."""
     process: NDArray[np.float32]
     """Mean of the Gaussian process, mm."""
     true: NDArray[np.float32]
     number: int
-    """Of the scene."""
+    """Index of the scene."""
     cells: NDArray[np.intp]
-    """(n,) that are drawn from it, counted row by row."""
+    """(n,) cells that are drawn from it, counted row by row."""
 
 
 class SlopeCells(NamedTuple):
     """m cells of a scene at which the slope is known."""
 
     number: int
-    """Of the scene."""
+    """Index of the scene."""
     wanted: Float
     """(m,) logarithm of the half-width by which the interval would end at the true slope."""
     figures: Float
     """(3, m) see `describe_slopes`."""
 
 
-def slope_cells(drawn: Drawn, gain: float, half_width: Float, told: NDArray[np.bool_], cell_m: float) -> SlopeCells:
-    """Choose those of a scene's n cells that count; at the window's edge, slopes are to one side.
+def slope_cells(drawn: Drawn, gain: float, half_width: Float, is_near: NDArray[np.bool_], cell_m: float) -> SlopeCells:
+    """Return those of n cells of a scene that count: not at the edge, and near a scatterer.
 
     Args:
-        drawn: the component. gain: how much of its samples counts. half_width: (n,) mm, of the displacement's interval.
-        told: (n,) near enough to a scatterer. cell_m: side of a cell.
+        drawn: the component. gain: weight of its samples' difference from the Gaussian process.
+        half_width: (n,) mm, of the displacement's interval. is_near: (n,) whether a cell is near
+            enough to a scatterer. cell_m: side of a cell.
     """
     samples = drawn.process + gain * (drawn.samples - drawn.process)
     half = np.ones(drawn.true.shape)
@@ -55,31 +56,31 @@ def slope_cells(drawn: Drawn, gain: float, half_width: Float, told: NDArray[np.b
     error = gradient(samples.mean(axis=0), cell_m) - gradient(drawn.true, cell_m)
     inner = np.zeros(half.shape, bool)
     inner[1:-1, 1:-1] = True
-    cells = drawn.cells[told & inner.ravel()[drawn.cells]]
+    cells = drawn.cells[is_near & inner.ravel()[drawn.cells]]
     wanted = np.log(np.maximum(np.abs(error.ravel()[cells]), LEAST_MM_M))
     return SlopeCells(drawn.number, wanted, figures[:, cells])
 
 
 def fit_slopes(scenes: Sequence[SlopeCells], start: Slopes) -> Slopes:
-    """Fit the interval to cells of scenes, which count alike; few scenes leave the weights of `start` little."""
+    """Fit the interval to cells of scenes, which count alike; few scenes move `start` little."""
     if not scenes:
         return start
-    whole = np.concatenate([own.figures for own in scenes], axis=1)
-    unit = np.maximum(whole.std(axis=1), 1e-3)
-    centre = whole.mean(axis=1)
-    known = np.array(start.weights)
+    figures = np.concatenate([scene.figures for scene in scenes], axis=1)
+    unit = np.maximum(figures.std(axis=1), 1e-3)
+    centre = figures.mean(axis=1)
+    start_weights = np.array(start.weights)
 
     def fit(some: Sequence[SlopeCells]) -> Slopes:
-        design = np.concatenate([(own.figures.T - centre) / unit for own in some])
-        left = np.concatenate([own.wanted - known @ own.figures for own in some])
-        shares = equal_shares([len(own.wanted) for own in some])
-        base, moved = fit_quantile(design, left, shares, len(some))
-        moved = moved / unit
-        return Slopes(base=base - float(moved @ centre), weights=(known + moved).tolist())
+        design = np.concatenate([(scene.figures.T - centre) / unit for scene in some])
+        residuals = np.concatenate([scene.wanted - start_weights @ scene.figures for scene in some])
+        shares = equal_shares([len(scene.wanted) for scene in some])
+        base, weight_change = fit_quantile(design, residuals, shares, len(some))
+        weight_change = weight_change / unit
+        return Slopes(base=base - float(weight_change @ centre), weights=(start_weights + weight_change).tolist())
 
-    def left(own: SlopeCells, fitted: Slopes) -> Float:
-        return np.asarray(own.wanted - np.log(fitted.half_width(own.figures)), float)
+    def log_residuals(scene: SlopeCells, fitted: Slopes) -> Float:
+        return np.asarray(scene.wanted - np.log(fitted.half_width(scene.figures)), float)
 
-    found = fit(scenes)
-    found.base += held_out_shift(scenes, [own.number for own in scenes], fit, left)
-    return found
+    slopes = fit(scenes)
+    slopes.base += held_out_shift(scenes, [scene.number for scene in scenes], fit, log_residuals)
+    return slopes

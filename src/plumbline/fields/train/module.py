@@ -39,14 +39,14 @@ class FieldBatch(NamedTuple):
 
     conditions_BCHW: Tensor
     clean_BFHW: Tensor
-    """What the Gaussian process misses, in `scale_BF`."""
+    """Truth minus the mean of the Gaussian process, in `scale_BF`."""
     mean_BFHW: Tensor
-    """Of the Gaussian process, mm."""
+    """Mean of the Gaussian process, mm."""
     scale_BF: Tensor
     deviation_BFHW: Tensor
-    """Of the Gaussian process, mm."""
+    """Standard deviation of the Gaussian process, mm."""
     near_BHW: Tensor
-    """1 where a scatterer is near enough to tell anything, else 0."""
+    """1 where a scatterer is within `FAR_CELLS`, else 0."""
     symmetry_B: Tensor
 
 
@@ -86,16 +86,16 @@ class CropData(LightningDataModule):
         turns = self.batch_size * trainer.world_size * self.params.accumulate
         rows = rows[: max(1, len(rows) // turns) * turns]
         rows = np.resize(rows, (-(-len(rows) // turns) * turns, 4))
-        own = rows.reshape(-1, trainer.world_size, self.batch_size, 4)[:, trainer.global_rank]
-        return self._loader(self.train, list(own))
+        process_rows = rows.reshape(-1, trainer.world_size, self.batch_size, 4)[:, trainer.global_rank]
+        return self._loader(self.train, list(process_rows))
 
     def val_dataloader(self) -> DataLoader[FieldBatch]:
         """Return this process's part of the tune split: the middle of each scene."""
         trainer: Any = self.trainer
         corner = (self.tune.truth.shape[-1] - self.params.crop) // 2
         rows = np.array([(number, corner, corner, 0) for number in range(len(self.tune))], np.int64)
-        own = rows[trainer.global_rank :: trainer.world_size]
-        batches = [own[at : at + TUNE_BATCH] for at in range(0, len(own), TUNE_BATCH)]
+        process_rows = rows[trainer.global_rank :: trainer.world_size]
+        batches = [process_rows[at : at + TUNE_BATCH] for at in range(0, len(process_rows), TUNE_BATCH)]
         return self._loader(self.tune, batches)
 
     def _loader(self, scenes: SceneSet, batches: list[NDArray[np.int64]]) -> DataLoader[FieldBatch]:
@@ -115,24 +115,24 @@ def drawn_rows(scenes: SceneSet, params: TrainFields, epoch: int, drawn: NDArray
 
 def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBatch:
     """Cut, mirror and describe the examples `rows`, see `drawn_rows`."""
-    found = []
+    examples = []
     for scene, row, column, mirror in rows:
         cut = (slice(None), slice(row, row + crop), slice(column, column + crop))
         maps = mirrored(np.asarray(scenes.maps[scene][cut]), int(mirror))
         truth = mirrored_field(np.asarray(scenes.truth[scene][cut]), int(mirror))
-        told = describe(maps)
-        clean = (truth - told.mean) / told.scale[:, None, None]
-        near = told.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
-        found.append((told.channels, clean, told.mean, told.scale, maps[2:4], near))
-    parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*found, strict=True)]
+        conditions = describe(maps)
+        clean = (truth - conditions.mean) / conditions.scale[:, None, None]
+        near = conditions.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
+        examples.append((conditions.channels, clean, conditions.mean, conditions.scale, maps[2:4], near))
+    parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*examples, strict=True)]
     return FieldBatch(*parts, *[torch.from_numpy(rows[:, 3].copy())])
 
 
 CHARBONNIER = 0.1
-"""Where the loss turns from square to linear, in units of the scale (Charbonnier et al. 1994)."""
+"""Error at which the loss turns from square to linear, in the scale (Charbonnier et al. 1994)."""
 TUNE_SAMPLES = 2
 FAR_WEIGHT = 0.05
-"""Of cells too far from scatterers, in the loss."""
+"""Weight, in the loss, of cells too far from scatterers."""
 
 
 class FieldOptimisation(Fitting):
@@ -149,25 +149,25 @@ class FieldOptimisation(Fitting):
         super().__init__(params, params, section)
         self.model = model
         self.params: TrainFields = params
-        self._seen: list[list[Any]] = []
+        self._scene_scores: list[list[Any]] = []
 
     def parameter_counts(self) -> dict[str, int]:
         """Count all parameters, and the trained ones."""
         return {"total": count_parameters(self.model), **super().parameter_counts()}
 
     def training_step(self, batch: FieldBatch, batch_index: int) -> Tensor:
-        """Return the mean loss of the crops; where the Gaussian process is far off, an example counts less."""
+        """Return the mean loss of crops; one in which the process errs much counts less."""
         clean = batch.clean_BFHW
         noise = torch.randn_like(clean)
         last = self.model.spec.train_steps - 1
         step_B = torch.randint(0, last + 1, (len(clean),), device=clean.device)
-        alone = torch.rand(len(clean), device=clean.device) < self.params.regression_share
-        step_B = torch.where(alone, last, step_B)
-        found = self.model(self.model.noisy(clean, noise, step_B), step_B, batch.conditions_BCHW).float()
+        is_regression = torch.rand(len(clean), device=clean.device) < self.params.regression_share
+        step_B = torch.where(is_regression, last, step_B)
+        restored = self.model(self.model.noisy(clean, noise, step_B), step_B, batch.conditions_BCHW).float()
         weight = batch.near_BHW.clamp_min(FAR_WEIGHT)[:, None]
         weight = weight / weight.mean(dim=(1, 2, 3), keepdim=True)
         size_B = (weight * clean**2).mean(dim=(1, 2, 3)).clamp_min(1.0)
-        each_B = (weight * field_loss(found - clean, self.params.loss)).mean(dim=(1, 2, 3))
+        each_B = (weight * field_loss(restored - clean, self.params.loss)).mean(dim=(1, 2, 3))
         # The scale of the loss: the square of the field's size for `mse`, else the size.
         loss = (each_B / (size_B if self.params.loss == "mse" else size_B.sqrt())).mean()
         self.step_losses.append(loss.detach())
@@ -181,8 +181,8 @@ class FieldOptimisation(Fitting):
         def denoise(field: Any, step: int) -> Any:
             step_B = torch.full((len(field),), step, device=self.device)
             with torch.autocast(self.device.type, enabled=False):
-                given = self.model(torch.from_numpy(field).to(self.device), step_B, batch.conditions_BCHW)
-            return given.float().cpu().numpy()
+                clean_BFHW = self.model(torch.from_numpy(field).to(self.device), step_B, batch.conditions_BCHW)
+            return clean_BFHW.float().cpu().numpy()
 
         shape = batch.clean_BFHW.shape
         fresh = draws(rng, shape)
@@ -190,28 +190,28 @@ class FieldOptimisation(Fitting):
             restore_steps(denoise, next(fresh), alphas, self.params.tune_steps, 1.0, fresh) for _ in range(TUNE_SAMPLES)
         ]
         clean, scale = batch.clean_BFHW.cpu().numpy(), batch.scale_BF.cpu().numpy()[:, :, None, None]
-        off = [(sample - clean) * scale for sample in samples]
+        errors = [(sample - clean) * scale for sample in samples]
         # Fair for two samples (Ferro 2014): the mean distance to the truth, less half of that to each other.
-        crps = (np.abs(off[0]) + np.abs(off[1]) - np.abs(off[0] - off[1])) / 2
-        square = ((off[0] + off[1]) / 2) ** 2
+        crps = (np.abs(errors[0]) + np.abs(errors[1]) - np.abs(errors[0] - errors[1])) / 2
+        square = ((errors[0] + errors[1]) / 2) ** 2
         process = normal_crps(clean * scale, batch.deviation_BFHW.cpu().numpy())
         near = batch.near_BHW.cpu().numpy()[:, None]
         share = near / near.mean(axis=(1, 2, 3), keepdims=True).clip(1e-6)
         axes = (1, 2, 3)
         per_scene = [(share * values).mean(axis=axes) for values in (crps, process, square, (clean * scale) ** 2)]
-        self._seen.append(per_scene)
+        self._scene_scores.append(per_scene)
 
     def on_validation_epoch_end(self) -> None:
         """Score the tune split."""
-        own = [np.concatenate(part) for part in zip(*self._seen, strict=True)] if self._seen else []
-        seen = [part for part in gather(own) if part]
-        crps, process, square, missed = (np.concatenate(part) for part in zip(*seen, strict=True))
-        self._seen.clear()
-        rmse, before = float(np.sqrt(square.mean())), float(np.sqrt(missed.mean()))
+        columns = [np.concatenate(part) for part in zip(*self._scene_scores, strict=True)] if self._scene_scores else []
+        gathered = [part for part in gather(columns) if part]
+        crps, process, square, process_square = (np.concatenate(part) for part in zip(*gathered, strict=True))
+        self._scene_scores.clear()
+        rmse, process_rmse = float(np.sqrt(square.mean())), float(np.sqrt(process_square.mean()))
         # Scene by scene: one that moves much would outweigh all others.
         score = 1 - float(np.exp(np.log(crps.clip(1e-6) / process.clip(1e-6)).mean()))
-        result = {"score": score, "rmse_mm": rmse, "rmse_ratio": rmse / max(before, 1e-9)}
-        self.end_epoch(result, bool(np.isfinite(crps).all()))
+        epoch_metrics = {"score": score, "rmse_mm": rmse, "rmse_ratio": rmse / max(process_rmse, 1e-9)}
+        self.end_epoch(epoch_metrics, bool(np.isfinite(crps).all()))
 
 
 def field_loss(error: Tensor, kind: str) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fit a quantile to cells of scenes: what intervals are calibrated by."""
+"""Fit a quantile to cells of scenes, to calibrate intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def equal_shares(sizes: Sequence[int]) -> Float:
 
 
 def fit_quantile(design: Float, wanted: Float, share: Float, scenes: int) -> tuple[float, Float]:
-    """Return the constant and the weights (P,) of the linear function that `COVERAGE` of `wanted` lie below.
+    """Return constant and weights (P,) of the linear function that exceeds `COVERAGE` of `wanted`.
 
     Args:
         design: (N, P). wanted: (N,). share: (N,) how much each counts, of 1.
@@ -34,44 +34,48 @@ def fit_quantile(design: Float, wanted: Float, share: Float, scenes: int) -> tup
     ridge = RIDGE / scenes
 
     def loss(values: Float) -> tuple[float, Float]:
-        rest = wanted - values[0] - design @ values[1:]
-        value = share @ (COVERAGE * rest + SOFT * np.logaddexp(0, -rest / SOFT)) + ridge / 2 * values[1:] @ values[1:]
-        slope = share * (COVERAGE - 1 / (1 + np.exp(np.clip(rest / SOFT, -50, 50))))
+        error = wanted - values[0] - design @ values[1:]
+        value = share @ (COVERAGE * error + SOFT * np.logaddexp(0, -error / SOFT)) + ridge / 2 * values[1:] @ values[1:]
+        slope = share * (COVERAGE - 1 / (1 + np.exp(np.clip(error / SOFT, -50, 50))))
         return float(value), np.r_[-slope.sum(), ridge * values[1:] - design.T @ slope]
 
     begin = np.zeros(1 + design.shape[1])
     begin[0] = np.quantile(wanted, COVERAGE)
-    moved = optimize.minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
-    return float(moved[0]), np.asarray(moved[1:], float)
+    solution = optimize.minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    return float(solution[0]), np.asarray(solution[1:], float)
 
 
 def held_out_shift(
-    rows: Sequence[Row], numbers: Sequence[int], fit: Callable[[list[Row]], Fit], left: Callable[[Row, Fit], Float]
+    rows: Sequence[Row],
+    numbers: Sequence[int],
+    fit: Callable[[list[Row]], Fit],
+    residuals_of: Callable[[Row, Fit], Float],
 ) -> float:
-    """Return what is added to a fit's constant, so that `COVERAGE` holds in scenes that were not fitted.
+    """Return the shift of a fit with which `COVERAGE` is reached in scenes that were not fitted.
 
-    The cells of a scene err together, so that a fit follows its few scenes. Each fold of the scenes is held against a
-    fit to the others (Vovk 2015, Cross-conformal predictors).
+    The errors of a scene's cells are correlated, so a fit follows its few scenes. Each fold of the
+    scenes is compared with a fit to the other folds (Vovk 2015, Cross-conformal predictors).
 
     Args:
-        rows: cells of scenes. numbers: the scene of each. fit: fits some rows. left: what a fit leaves of a row.
+        rows: cells of scenes. numbers: the scene of each. fit: fits some rows.
+        residuals_of: returns the residuals of a row from a fit.
     """
-    known = np.unique(np.asarray(numbers))
-    rest, share = [], []
-    for fold in range(min(FOLDS, len(known))):
-        out = set(known[fold::FOLDS].tolist())
-        others = [row for row, number in zip(rows, numbers, strict=True) if number not in out]
-        if not others:
+    scene_numbers = np.unique(np.asarray(numbers))
+    residuals, shares = [], []
+    for fold in range(min(FOLDS, len(scene_numbers))):
+        held_out = set(scene_numbers[fold::FOLDS].tolist())
+        fitted_rows = [row for row, number in zip(rows, numbers, strict=True) if number not in held_out]
+        if not fitted_rows:
             return 0.0
-        fitted = fit(others)
+        fitted = fit(fitted_rows)
         for row, number in zip(rows, numbers, strict=True):
-            if number in out:
-                rest.append(left(row, fitted))
-                share.append(np.full(len(rest[-1]), 1 / len(rest[-1])))
-    return _quantile(np.concatenate(rest), np.concatenate(share))
+            if number in held_out:
+                residuals.append(residuals_of(row, fitted))
+                shares.append(np.full(len(residuals[-1]), 1 / len(residuals[-1])))
+    return _quantile(np.concatenate(residuals), np.concatenate(shares))
 
 
 def _quantile(values: Float, weight: Float) -> float:
     order = np.argsort(values)
-    held = np.cumsum(weight[order]) / weight.sum()
-    return float(values[order][np.searchsorted(held, COVERAGE)])
+    cumulative = np.cumsum(weight[order]) / weight.sum()
+    return float(values[order][np.searchsorted(cumulative, COVERAGE)])

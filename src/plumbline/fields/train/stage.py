@@ -65,9 +65,9 @@ def train_adapter(
     """Write one adapter and its spread into the folder `out / domain`.
 
     Args:
-        base: folder of the trained denoiser and its spread. domain: name of the adapter. splits: scenes, by `SPLITS`.
-        params: all; `adapt`, `train`, `restore` and the cell are used. data_sha256: of the prepared data.
-        out: folder, which exists.
+        base: folder of the trained denoiser and its spread. domain: name of the adapter.
+        splits: scenes, by `SPLITS`. params: all; `adapt`, `train`, `restore` and the cell are used.
+        data_sha256: hash of the prepared data. out: folder, which exists.
 
     Returns:
         Figures for the record: the share of parameters that are trained, and those of the best epoch.
@@ -75,18 +75,18 @@ def train_adapter(
     Raises:
         InputError: there are no scenes of the domain.
     """
-    train, tune, held = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
-    if not len(train) or not len(tune) or not len(held):
+    train, tune, calibration = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
+    if not len(train) or not len(tune) or not len(calibration):
         raise InputError(
             f"adapt.domains: no scene of {domain} to train on, to choose by or to calibrate on. "
             "Give it scenes in simulate.scenes."
         )
     model = load_denoiser(base)
-    whole = count_parameters(model)
+    n_parameters = count_parameters(model)
     torch.manual_seed(params.adapt.seed)  # the first factors are drawn here, alike in a run that was gone on with
     add_adapter(model, domain, params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
     settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
-    done = run(
+    training = run(
         AdapterOptimisation(model, params.adapt),
         lambda batch_size: CropData(train, tune, params.adapt),
         name=f"adapt-{domain}",
@@ -95,15 +95,15 @@ def train_adapter(
         seed=params.adapt.seed,
         settings=settings,
     )
-    fitted = done.module.model
+    fitted = training.module.model
     save_adapter(fitted, domain, out)
     start = read_spread(base / SPREAD)  # scenes of one domain are few
-    spread = calibrate(fitted, held, params.restore, params.adapt.seed, params.simulate.cell_m, start)
+    spread = calibrate(fitted, calibration, params.restore, params.adapt.seed, params.simulate.cell_m, start)
     write_json(out / domain / SPREAD, spread.model_dump())
-    shutil.rmtree(done.checkpoints)
-    share = done.module.record["parameters"]["trained"] / whole
+    shutil.rmtree(training.checkpoints)
+    share = training.module.record["parameters"]["trained"] / n_parameters
     log.info("adapter %s: %.1f %% of the parameters", domain, 100 * share)
-    return {"trained_share": share, **done.module.record["metrics"]}
+    return {"trained_share": share, **training.module.record["metrics"]}
 
 
 def train(prepared: Path, params: RestorationParams, out: Path) -> None:
@@ -131,10 +131,10 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
     spread = {"restore": params.restore.model_dump(), "cell_m": params.simulate.cell_m}  # it is calibrated by these
     base = WORK / "restoration" / run_key(data, {**settings, **spread})[:16]
     if not base.is_dir():
-        done = _fit(splits, params, data, key, settings)
+        training = _fit(splits, params, data, key, settings)
         with atomic_folder(base) as folder:
-            _write_base(done, splits["calibrate"], params, folder)
-        shutil.rmtree(done.checkpoints)
+            _write_base(training, splits["calibrate"], params, folder)
+        shutil.rmtree(training.checkpoints)
     if process_number():
         sys.exit(0)  # adapters are trained, and the results written, by one process
     figures: dict[str, Any] = {}
@@ -154,7 +154,7 @@ def _fit(
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
     model = _new_denoiser(params)
     log.info("parameters: %d", count_parameters(model))
-    _first_weights(model, params.train.start_from)
+    _load_first_weights(model, params.train.start_from)
     return run(
         FieldOptimisation(model, params.train),
         lambda batch_size: CropData(splits["train"], splits["tune"], params.train),
@@ -171,8 +171,8 @@ def _new_denoiser(params: RestorationParams) -> FieldDenoiser:
     return FieldDenoiser(DenoiserSpec(**params.model.model_dump()))
 
 
-def _first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
-    """Take the weights of the first package of fields that `train.start_from` names, if any; `random` keeps the drawn.
+def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
+    """Load the weights of the first package in `train.start_from`; `random` keeps the drawn ones.
 
     Raises:
         InputError: it is no package of fields, or its network is another than `model`.
@@ -181,19 +181,19 @@ def _first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None:
     if named == RANDOM:
         return
     folder = pretrained.FIELDS if named == pretrained.NAME else Path(named)
-    other = load_denoiser(folder, PACKED_WEIGHTS, PACKED_SPEC)
-    if other.spec != model.spec:
+    initial = load_denoiser(folder, PACKED_WEIGHTS, PACKED_SPEC)
+    if initial.spec != model.spec:
         raise InputError(
-            f"train.start_from: {folder}: network {other.spec.model_dump(exclude={'conditions'})} found, "
+            f"train.start_from: {folder}: network {initial.spec.model_dump(exclude={'conditions'})} found, "
             f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, or take it out of the "
             "list."
         )
-    model.load_state_dict(other.state_dict())
+    model.load_state_dict(initial.state_dict())
     log.info("weights from %s", folder)
 
 
-def _write_base(done: Fitted[FieldOptimisation], scenes: SceneSet, params: RestorationParams, folder: Path) -> None:
-    module = done.module
+def _write_base(training: Fitted[FieldOptimisation], scenes: SceneSet, params: RestorationParams, folder: Path) -> None:
+    module = training.module
     save_denoiser(module.model, folder)
     write_history(module.history, module.metrics, folder / "history.csv")
     write_json(folder / "metrics.json", {**module.record["metrics"], "parameters": count_parameters(module.model)})

@@ -15,7 +15,8 @@ from scipy.special import log_ndtr
 
 UNASSIGNED = -1
 PIECE = 1 << 16
-"""Points made into geometries at a time: one takes ten times the memory of its coordinates."""
+"""Number of points made into geometries at a time: one takes ten times the memory of its
+coordinates."""
 
 
 def assign_points(
@@ -27,18 +28,19 @@ def assign_points(
 ) -> NDArray[np.intp]:
     """Return the index of the building of each point, or `UNASSIGNED`.
 
-    A point belongs to the footprint it lies in; a point outside of all belongs to the nearest one within
-    `buffer_m`, because positions of scatterers are off by metres. Of several that it lies in, the smallest counts: a
-    building within the outline of its site, a part within its building. Of equally large ones, and of equally near
-    ones, as at the wall that two houses share, the first. Who gets a point is so decided by an order that no other
-    footprint changes: whoever looks at some of the footprints only, as at those of one tile, finds the same owner
-    among them.
+    A point belongs to the footprint that contains it. A point outside of all belongs to the nearest
+    one within `buffer_m`, because positions of scatterers are off by metres. Of several footprints
+    that contain it, the smallest counts: a building within the outline of its site, a part within
+    its building. Of equally large ones, and of equally near ones, as at the wall that two houses
+    share, the first counts. No other footprint changes this order: with some of the footprints
+    only, as those of one tile, a point gets the same owner among them.
 
     Args:
         easting, northing: (N,) m.
         footprints: (B,) shapely polygons in the same CRS.
         buffer_m: largest distance outside of a footprint, m.
-        last: (B,) which get only points that no other footprint wants, because they are not judged; none without.
+        last: (B,) which get only points that are near no other footprint, because they are not
+            judged.
     """
     if not len(easting) or not len(footprints):
         return np.full(len(easting), UNASSIGNED, dtype=np.intp)
@@ -55,9 +57,9 @@ def assign_points(
         distance = shapely.distance(points[point], footprints[building])
         near = distance <= buffer_m
         point, building, distance = point[near], building[near], distance[near]
-        alike = np.where(distance == 0, size_rank[building], building)
-        wanted = np.zeros(len(building), bool) if last is None else last[building]
-        order = np.lexsort((alike, distance, wanted, point))
+        tie_rank = np.where(distance == 0, size_rank[building], building)
+        is_last = np.zeros(len(building), bool) if last is None else last[building]
+        order = np.lexsort((tie_rank, distance, is_last, point))
         point, building = point[order], building[order]
         first = np.flatnonzero(np.diff(point, prepend=-1) > 0)
         owner[point[first]] = building[first]
@@ -71,9 +73,11 @@ Float = NDArray[np.floating[Any]]
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 NEAR_M = 15.0
-"""What a building does beside another is told by its scatterers this near to that. Less than the halo of a tile."""
+"""Largest distance from a rival, m, of the scatterers that show how their building moves beside it.
+It is less than the halo of a tile."""
 OVERLAP = 0.1
-"""Footprints that share more than this of the smaller one are a building and its part, or its site: no neighbours."""
+"""Largest share of the smaller footprint that neighbours have in common: with more, one is a part
+of the other, or its site."""
 NOBODY = -1
 
 
@@ -88,8 +92,8 @@ class Rivals(NamedTuple):
     first: Mask
     """(M,) whether the pair's first footprint has the point, by its position."""
     claimed: Mask
-    """(M,) whether the other one is its nearest within the buffer, beside its own."""
-    sure: Mask
+    """(M,) whether the other footprint is the nearest rival of its own within the buffer."""
+    uncontested: Mask
     """(M,) whether no other footprint is within the buffer."""
     odds: Float
     """(M,) log odds that it is the first one's, by its position."""
@@ -102,7 +106,7 @@ class Rivals(NamedTuple):
             self.of[rows],
             self.first[rows],
             self.claimed[rows],
-            self.sure[rows],
+            self.uncontested[rows],
             self.odds[rows],
         )
 
@@ -114,20 +118,20 @@ def find_rivals(
 
     Args:
         place: (N, 2) m. owner: (N,) by position, below 0 without one.
-        usable: rows of the points with an owner that say something.
+        usable: rows of the points with an owner and usable values.
         footprints: (B,) in the same CRS. buffer_m: twice the standard deviation of a position, m.
         aside: (B,) which are not judged, and so are no rivals.
     """
     tree = shapely.STRtree(footprints)
-    found = [(np.zeros(0, np.intp), np.zeros(0, np.intp))]
+    contests = [(np.zeros(0, np.intp), np.zeros(0, np.intp))]
     for piece in range(0, len(usable), PIECE):
         rows = usable[piece : piece + PIECE]
-        near, other = tree.query(shapely.points(place[rows]), predicate="dwithin", distance=buffer_m)
-        found.append(_nearest_rival(place, owner, rows[near], other, footprints, aside))
-    near, other = (np.concatenate(part) for part in zip(*found, strict=True))
+        contested, candidate = tree.query(shapely.points(place[rows]), predicate="dwithin", distance=buffer_m)
+        contests.append(_nearest_rival(place, owner, rows[contested], candidate, footprints, aside))
+    contested, candidate = (np.concatenate(part) for part in zip(*contests, strict=True))
     rival_of = np.full(len(place), NOBODY)
-    rival_of[near] = other
-    pair = np.unique(np.sort(np.stack([owner[near], other], axis=1), axis=1), axis=0)
+    rival_of[contested] = candidate
+    pair = np.unique(np.sort(np.stack([owner[contested], candidate], axis=1), axis=1), axis=0)
 
     by_owner = usable[np.argsort(owner[usable], kind="stable")]
     start, stop = (np.searchsorted(owner[by_owner], pair, side) for side in ("left", "right"))
@@ -135,43 +139,48 @@ def find_rivals(
     of = np.repeat(np.arange(count.size), count)
     point = by_owner[np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(start.ravel(), count)]
     of, first = of // 2, of % 2 == 0
-    mine, rival = np.where(first, pair[of].T, pair[of, ::-1].T)
+    holder, rival = np.where(first, pair[of].T, pair[of, ::-1].T)
     odds = np.zeros(len(point))
     claimed = rival_of[point] == rival
+    # Probability that the true position is inside, for normal errors across a straight wall.
     spread = buffer_m / 2
     at = shapely.points(place[point[claimed]])
-    held = [log_ndtr(-_signed(at, footprints[of_[claimed]]) / spread) for of_ in (mine, rival)]
-    odds[claimed] = np.where(first[claimed], 1, -1) * (held[0] - held[1])
-    own = rival_of[point] == NOBODY
+    log_inside = [
+        log_ndtr(-_signed_distance(at, footprints[building[claimed]]) / spread) for building in (holder, rival)
+    ]
+    odds[claimed] = np.where(first[claimed], 1, -1) * (log_inside[0] - log_inside[1])
+    is_uncontested = rival_of[point] == NOBODY
     beside = _distance(place[point], footprints[rival]) <= NEAR_M
-    return Rivals(pair, point, of, first, claimed, own, odds).take(beside)
+    return Rivals(pair, point, of, first, claimed, is_uncontested, odds).take(beside)
 
 
 def _nearest_rival(
-    place: Float, owner: Index, point: Index, other: Index, footprints: NDArray[np.object_], aside: Mask
+    place: Float, owner: Index, point: Index, rival: Index, footprints: NDArray[np.object_], aside: Mask
 ) -> tuple[Index, Index]:
     """Return each point that has a rival of its owner nearby, and its nearest rival."""
-    own = owner[point]
-    kept = (own != other) & ~aside[own] & ~aside[other]
-    point, own, other = point[kept], own[kept], other[kept]
-    pair, at = np.unique(np.stack([own, other], axis=1), axis=0, return_inverse=True)
-    one, two = footprints[pair].T
-    shared = shapely.area(shapely.intersection(one, two)) > OVERLAP * np.minimum(shapely.area(one), shapely.area(two))
-    apart = ~shared[at.ravel()]
-    point, other = point[apart], other[apart]
-    order = np.lexsort((other, _distance(place[point], footprints[other]), point))
+    building = owner[point]
+    is_rival = (building != rival) & ~aside[building] & ~aside[rival]
+    point, building, rival = point[is_rival], building[is_rival], rival[is_rival]
+    pair, at = np.unique(np.stack([building, rival], axis=1), axis=0, return_inverse=True)
+    polygon, rival_polygon = footprints[pair].T
+    shared = shapely.area(shapely.intersection(polygon, rival_polygon)) > OVERLAP * np.minimum(
+        shapely.area(polygon), shapely.area(rival_polygon)
+    )
+    is_separate = ~shared[at.ravel()]
+    point, rival = point[is_separate], rival[is_separate]
+    order = np.lexsort((rival, _distance(place[point], footprints[rival]), point))
     point, first = np.unique(point[order], return_index=True)
-    return point, other[order][first]
+    return point, rival[order][first]
 
 
 def _distance(place: Float, footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each place (M, 2) from a footprint (M,), m; 0 inside."""
     pieces = (slice(start, start + PIECE) for start in range(0, len(place), PIECE))
-    found = [shapely.distance(shapely.points(place[piece]), footprints[piece]) for piece in pieces]
-    return np.concatenate([np.zeros(0), *found])
+    distances = [shapely.distance(shapely.points(place[piece]), footprints[piece]) for piece in pieces]
+    return np.concatenate([np.zeros(0), *distances])
 
 
-def _signed(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
+def _signed_distance(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each point from its footprint's outline, m; negative inside."""
     outside = shapely.distance(points, footprints)
     return np.asarray(np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints))))

@@ -21,7 +21,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import outsized
 from plumbline.prepare.assignment.nearest import UNASSIGNED, Rivals, assign_points, find_rivals
 from plumbline.prepare.response.rigid_body import log_density, rigid_design, student_fit
-from plumbline.prepare.scatterers import Period, Scatterers, check_epochs, rectangles
+from plumbline.prepare.scatterers import ObservationPeriod, Scatterers, check_epochs, rectangles
 from plumbline.prepare.series.trend import estimate_trend, line_changes
 from plumbline.sources.city.ingested import Neighbours
 from plumbline.sources.points.epochs import TREND_EPOCHS
@@ -29,13 +29,14 @@ from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
 MIN_EPOCHS = TREND_EPOCHS
-LOOKED_AT = 4096
-"""Series looked at at a time: few enough for their arrays to stay in the processor's cache."""
+SERIES_BLOCK = 4096
+"""Number of series checked at a time: few enough for their arrays to stay in the processor's
+cache."""
 
 
-def observation_period(tracks: list[Track]) -> Period:
+def observation_period(tracks: list[Track]) -> ObservationPeriod:
     """Return the period from the first epoch of any track to the last of any."""
-    return Period(min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks))
+    return ObservationPeriod(min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks))
 
 
 def collect_scatterers(
@@ -55,7 +56,7 @@ def collect_scatterers(
     frame = frames(footprints)
     period = observation_period(tracks)
     parts = [
-        _one_track(number, track, owner, frame, period, min_epochs)
+        _collect_track(number, track, owner, frame, period, min_epochs)
         for number, (track, owner) in enumerate(zip(tracks, owners, strict=True))
     ]
     merged = Scatterers(
@@ -69,8 +70,8 @@ def collect_scatterers(
     return merged, frame
 
 
-def _one_track(
-    number: int, track: Track, owner: NDArray[np.intp], frame: Frames, period: Period, min_epochs: int
+def _collect_track(
+    number: int, track: Track, owner: NDArray[np.intp], frame: Frames, period: ObservationPeriod, min_epochs: int
 ) -> Scatterers:
     rows = usable_rows(track, owner, min_epochs)
     rows = rows[np.argsort(owner[rows], kind="stable")]
@@ -99,9 +100,9 @@ def _one_track(
 def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPOCHS) -> NDArray[np.intp]:
     """Return the rows of the points that belong to a building and have usable values, ascending.
 
-    A series of one value over and over, as where a product was filled with zeros, says nothing: it would pass for a
-    point without any noise, and outweigh all others. One without a place or a line of sight has no place in a fit; the
-    readers pass none on.
+    A series of one value over and over, as where a product was filled with zeros, shows nothing: it
+    would pass for a point without any noise, and outweigh all others. A point without a position or
+    a line of sight cannot be fitted; the readers pass none on.
 
     Args:
         track: its points. owner: (N,) building of each, `UNASSIGNED` without one.
@@ -110,12 +111,12 @@ def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPO
     rows = np.flatnonzero(owner != UNASSIGNED)
     place = np.column_stack([track.easting, track.northing, track.height, track.los])[rows]
     usable = np.asarray(np.isfinite(place).all(axis=1))
-    for start in range(0, len(rows), LOOKED_AT):
-        series = track.displacement[rows[start : start + LOOKED_AT]]
-        known = np.isfinite(series)
-        highest, lowest = (np.where(known, series, fill) for fill in (-np.inf, np.inf))
+    for start in range(0, len(rows), SERIES_BLOCK):
+        series = track.displacement[rows[start : start + SERIES_BLOCK]]
+        is_finite = np.isfinite(series)
+        highest, lowest = (np.where(is_finite, series, fill) for fill in (-np.inf, np.inf))
         varies = highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)
-        usable[start : start + LOOKED_AT] &= varies & (known.sum(axis=1) >= min_epochs)
+        usable[start : start + SERIES_BLOCK] &= varies & (is_finite.sum(axis=1) >= min_epochs)
     return np.asarray(rows[usable])
 
 
@@ -132,14 +133,16 @@ def footprint_middle(footprints: NDArray[np.object_]) -> NDArray[np.float64]:
 Index = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 TILT_MM_M, OFFSET_MM = 3.0, 30.0
-"""Standard deviation of a house's tilts, and of how far it moves otherwise than the next, before looking."""
+"""Prior standard deviations of a building's tilts, mm/m, and of its motion against the next one,
+mm."""
 ALONE = 0.1
-"""Share of the scatterers that may move like nothing around, as those of a damaged corner: by `OFFSET_MM`, too."""
+"""Prior share of the scatterers that move like neither building, as those of a damaged corner: by
+`OFFSET_MM`, too."""
 MOST_LEVER = 0.95
-"""No scatterer is said to have made more of its building's fit than this share of its own value."""
+"""Largest leverage of a scatterer in its building's fit: a larger one is cut to this."""
 ROUNDS = 2
 CLEAR = 1e-6
-"""Log odds; at a tie a point stays."""
+"""Smallest log odds at which a point changes its building: at a tie it stays."""
 
 
 class TrackPoints(NamedTuple):
@@ -153,17 +156,17 @@ class TrackPoints(NamedTuple):
     track: Index
 
 
-def moved_with(points: TrackPoints, change: Float, error: Float, rivals: Rivals) -> tuple[Index, Index]:
+def find_movers(points: TrackPoints, change: Float, error: Float, rivals: Rivals) -> tuple[Index, Index]:
     """Return the points that move with a rival of their building by position, and that rival.
 
-    Rigid motions of both buildings of a pair are fitted beside each other, at first to the scatterers that only one
-    of them can have, then to those of each so far; a contested one goes where its own movement is the more likely,
-    by fits that do not know it, and by its position. Of several rivals only the nearest can get it: who it is can be
-    told without the points of the others.
+    Rigid motions of both buildings of a pair are fitted beside each other, at first to the
+    scatterers that only one of them can have, then to those of each so far; a contested one goes
+    where its own movement is the more likely, by fits without it, and by its position. Of several
+    rivals only the nearest can get it: that one is found without the points of the others.
 
     Args:
-        points: N points. change, error: (N,) movement along LOS over the period and its standard error, mm; asked for
-            where a rival is near. rivals: see `find_rivals`.
+        points: N points. change, error: (N,) movement along LOS over the period and its standard
+            error, mm; used where a rival is near. rivals: see `find_rivals`.
     """
     offsets = np.searchsorted(rivals.of, np.arange(len(rivals.pair) + 1))
     towards_first = np.zeros(len(rivals.of))
@@ -176,50 +179,53 @@ def moved_with(points: TrackPoints, change: Float, error: Float, rivals: Rivals)
         height = height - np.where(mask, height, np.inf).min(1, keepdims=True)
         design = rigid_design(xy, height, los, points.track[point]) * mask[..., None]
         design = np.concatenate([design, np.zeros((*mask.shape, tracks + 2 - design.shape[2]))], axis=2)
-        level = _level(change[point], points.track[point], mask, tracks)
-        found = _odds(design, level, error[point], rivals.take(row.ravel()), mask)
-        towards_first[row[mask]] = found[mask]
+        level = _subtract_level(change[point], points.track[point], mask, tracks)
+        log_odds = _log_odds(design, level, error[point], rivals.take(row.ravel()), mask)
+        towards_first[row[mask]] = log_odds[mask]
     against = np.where(rivals.first, -towards_first, towards_first)
     leaves = np.flatnonzero(rivals.claimed & (against > CLEAR))
     return rivals.point[leaves], rivals.pair[rivals.of[leaves], rivals.first[leaves].astype(int)]
 
 
-def _odds(design: Float, change: Float, error: Float, rivals: Rivals, mask: Mask) -> Float:
+def _log_odds(design: Float, change: Float, error: Float, rivals: Rivals, mask: Mask) -> Float:
     """Return the log odds (b, P) that each point belongs to the first building of its pair."""
-    first, claimed, sure = (column.reshape(mask.shape) for column in (rivals.first, rivals.claimed, rivals.sure))
-    before = rivals.odds.reshape(mask.shape)
+    first, claimed, uncontested = (
+        column.reshape(mask.shape) for column in (rivals.first, rivals.claimed, rivals.uncontested)
+    )
+    prior_odds = rivals.odds.reshape(mask.shape)
     prior = 1 / np.r_[TILT_MM_M, TILT_MM_M, np.full(design.shape[2] - 2, OFFSET_MM)] ** 2
-    has, told = first, mask & sure
+    in_first, is_fitted = first, mask & uncontested
     for _ in range(ROUNDS):
-        odds = before + _likelihood(design, change, error, has & told, prior)
-        odds -= _likelihood(design, change, error, ~has & told, prior)
-        has, told = np.where(claimed, odds > 0, first), mask
+        odds = prior_odds + _log_likelihood(design, change, error, in_first & is_fitted, prior)
+        odds -= _log_likelihood(design, change, error, ~in_first & is_fitted, prior)
+        in_first, is_fitted = np.where(claimed, odds > 0, first), mask
     return np.asarray(odds)
 
 
-def _likelihood(design: Float, change: Float, error: Float, own: Mask, prior: Float) -> Float:
-    """Return each movement's log density (b, P) beside the rigid motion of points `own`, without the point itself."""
-    fit = student_fit(design, change, error, own, prior)
+def _log_likelihood(design: Float, change: Float, error: Float, members: Mask, prior: Float) -> Float:
+    """Return each movement's log density (b, P) by the rigid motion of the other `members`."""
+    fit = student_fit(design, change, error, members, prior)
     variance = error**2 + fit.spread[:, None] ** 2
-    weight = np.where(own, fit.weight / variance, 0)
+    weight = np.where(members, fit.weight / variance, 0)
     covariance = np.linalg.inv(np.einsum("bp,bpi,bpj->bij", weight, design, design) + np.diag(prior))
-    lever = np.einsum("bpi,bij,bpj->bp", design, covariance, design)
-    left = 1 - np.minimum(weight * lever, MOST_LEVER)
-    residual = (change - np.einsum("bpi,bi->bp", design, fit.solution)) / left
-    with_it = log_density(residual, np.sqrt(variance + lever / left))
+    prediction_variance = np.einsum("bpi,bij,bpj->bp", design, covariance, design)
+    # Without the point: residual e / (1 - h) and prediction variance v / (1 - h), h the leverage.
+    complement = 1 - np.minimum(weight * prediction_variance, MOST_LEVER)
+    residual = (change - np.einsum("bpi,bi->bp", design, fit.solution)) / complement
+    moves_along = log_density(residual, np.sqrt(variance + prediction_variance / complement))
     alone = -((residual / OFFSET_MM) ** 2) / 2 - np.log(np.sqrt(2 * np.pi) * OFFSET_MM)
-    return np.asarray(np.logaddexp(np.log1p(-ALONE) + with_it, np.log(ALONE) + alone))
+    return np.asarray(np.logaddexp(np.log1p(-ALONE) + moves_along, np.log(ALONE) + alone))
 
 
-def _level(change: Float, track: Index, mask: Mask, tracks: int) -> Float:
+def _subtract_level(change: Float, track: Index, mask: Mask, tracks: int) -> Float:
     """Subtract from changes (b, P) the median of the pair's points of the same track, so that offsets are near 0."""
     level = np.zeros_like(change)
     for number in range(tracks):
-        own = mask & (track == number)
-        some = own.any(1)
+        of_track = mask & (track == number)
+        has_points = of_track.any(1)
         middle = np.zeros(len(change))
-        middle[some] = np.nanmedian(np.where(own[some], change[some], np.nan), axis=1)
-        level += np.where(own, change - middle[:, None], 0)
+        middle[has_points] = np.nanmedian(np.where(of_track[has_points], change[has_points], np.nan), axis=1)
+        level += np.where(of_track, change - middle[:, None], 0)
     return level
 
 
@@ -231,7 +237,7 @@ class Owners(NamedTuple):
     """Owners of the points of some tracks."""
 
     of: list[Index]
-    """Of each track: (N,) footprint of each point, `UNASSIGNED` without one."""
+    """Footprint (N,) of each point of each track, `UNASSIGNED` without one."""
     moved: int
     """Points that belong to another building than the nearest, because they move with it."""
 
@@ -255,7 +261,7 @@ def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params
         return Owners(owners, 0)
     start = np.cumsum([0, *map(len, tracks)])
     rows = [usable_rows(track, owner) for track, owner in zip(tracks, owners, strict=True)]
-    usable = np.concatenate([first + own for first, own in zip(start, rows, strict=False)])
+    usable = np.concatenate([first + track_rows for first, track_rows in zip(start, rows, strict=False)])
     points = TrackPoints(
         np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks]),
         np.concatenate([track.height for track in tracks]),
@@ -270,8 +276,8 @@ def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params
         near = np.unique(rivals.point[points.track[rivals.point] == number])
         when = ((track.epochs - period.start) / (period.end - period.start)).astype(float)
         change[near], error[near] = line_changes(track.displacement[near - start[number]], when, period.years)
-    moved, to = moved_with(points, change, error, rivals)
-    owner[moved] = to
+    moved, new_owner = find_movers(points, change, error, rivals)
+    owner[moved] = new_owner
     return Owners(np.split(owner, start[1:-1]), len(moved))
 
 
@@ -280,12 +286,12 @@ def owners_in_tile(
 ) -> Owners:
     """Assign points to a tile's footprints, with the same result as for the whole city.
 
-    What lies within its halo is enough to know (`sources.city.tiles`): the points beside its buildings, and who has
-    them.
+    The points within its halo are enough (`sources.city.tiles`): those beside its buildings, and
+    their owners.
     """
     row = np.concatenate([neighbours.own, neighbours.row])
     # Of footprints alike the first of the file counts.
     order = np.argsort(row)
-    found = find_owners(tracks, np.concatenate([footprints, neighbours.geometry])[order], params)
-    own = np.append(np.where(order < len(footprints), order, UNASSIGNED), UNASSIGNED)
-    return Owners([own[owner] for owner in found.of], found.moved)
+    owners = find_owners(tracks, np.concatenate([footprints, neighbours.geometry])[order], params)
+    tile_row = np.append(np.where(order < len(footprints), order, UNASSIGNED), UNASSIGNED)
+    return Owners([tile_row[owner] for owner in owners.of], owners.moved)

@@ -48,7 +48,7 @@ def notes(facts: Facts) -> Cases:
 
 
 def in_splits(figure: Callable[[Summary], float], text: str) -> Callable[[Facts], Cases]:
-    """Return what yields a figure of each split, which stands in `text` as `{}`."""
+    """Return what yields a figure of each split, which replaces `{}` in `text`."""
 
     def cases(facts: Facts) -> Cases:
         for name, split in facts.splits.items():

@@ -52,7 +52,7 @@ class ColumnShift:
 
     psi: float
     psi_chance: float
-    """What the index reaches without drift, in data of this size."""
+    """Value that the index reaches by chance without drift, in data of this size."""
     ks: float
     wasserstein_sd: float | None
     """None where the reference does not vary."""
@@ -70,10 +70,10 @@ def columns_of(summary: Summary) -> ColumnValues:
 
 def compare(reference: ColumnValues, current: ColumnValues) -> dict[str, ColumnShift]:
     """Return the shift of each column with values in both."""
-    both = [key for key in current.values if len(current.values[key]) and len(reference.values.get(key, ()))]
+    keys = [key for key in current.values if len(current.values[key]) and len(reference.values.get(key, ()))]
     return {
-        key: shift(reference.values[key], current.values[key], reference.buildings, current.buildings, len(both))
-        for key in both
+        key: shift(reference.values[key], current.values[key], reference.buildings, current.buildings, len(keys))
+        for key in keys
     }
 
 
@@ -112,13 +112,13 @@ def stability_index(expected: Values, actual: Values) -> float:
     return float(np.sum((actual - expected) * np.log(actual / expected)))
 
 
-def kolmogorov_smirnov(one: Values, other: Values) -> float:
+def kolmogorov_smirnov(reference: Values, current: Values) -> float:
     """Return the largest difference of the cumulative distributions of two ascending arrays, 0 to 1.
 
     `scipy.stats.ks_2samp` warns of a division by zero in its probability where there are few values.
     """
-    at = np.concatenate([one, other])
-    below = [np.searchsorted(values, at, side="right") / len(values) for values in (one, other)]
+    at = np.concatenate([reference, current])
+    below = [np.searchsorted(values, at, side="right") / len(values) for values in (reference, current)]
     return float(np.abs(below[0] - below[1]).max())
 
 

@@ -19,18 +19,20 @@ from plumbline.sources.points.track import Track
 Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 EDGES = np.geomspace(1e-4, 1e6, 321)
-"""Of the bins, mm or mm/yr; what lies beyond is in the first or the last."""
+"""Edges of the bins, mm or mm/yr; values beyond are in the first or the last."""
 SAMPLED = 1000
-"""Points of a tile and track whose noise is looked at."""
+"""Number of points of a tile and track of which the noise is estimated."""
 LEAST_STEPS = 5
-"""From fewer steps between epochs no noise is told."""
+"""Smallest number of steps between epochs from which noise is estimated."""
 INNER = 0.9
-"""Share of a series' steps, the smallest, that tell its noise: jumps and outliers are among the others."""
+"""Share of a series' steps, the smallest, that show its noise: jumps and outliers are among the
+others."""
 INNER_VARIANCE = 0.62302
 """Mean square of a standard normal value among the smallest `INNER`: 1 - 2 q phi(q) / 0.9 with q = 1.6449."""
 FAST = 0.99
 SURE = 3.0
-"""Standard errors taken off a velocity: a short track knows none to better than some 100 mm/yr."""
+"""Number of standard errors by which a velocity is reduced: those of a short track are some 100
+mm/yr."""
 FIGURES = "track_figures.npz"
 
 
@@ -43,38 +45,42 @@ class TrackFigures(NamedTuple):
     """(T, bins) buildings by the size of their mean velocity along LOS, less `SURE` standard errors, mm/yr."""
 
 
-def noise_counts(tracks: Sequence[Track], own: Sequence[NDArray[np.intp]]) -> Counts:
-    """Return the first of `TrackFigures`, from each track's points `own` (indices) in the tile without halo."""
-    noise = [_bins(step_noise(track.displacement[_some(rows)])) for track, rows in zip(tracks, own, strict=True)]
+def noise_counts(tracks: Sequence[Track], tile_rows: Sequence[NDArray[np.intp]]) -> Counts:
+    """Return `TrackFigures.noise` of each track's points `tile_rows`, in the tile without halo."""
+    noise = [
+        _count_bins(step_noise(track.displacement[_sample_rows(rows)]))
+        for track, rows in zip(tracks, tile_rows, strict=True)
+    ]
     return np.array(noise, np.int64).reshape(-1, len(EDGES) - 1)
 
 
 def speeds(means: TrackMeans) -> Counts:
-    """Return the second of `TrackFigures`."""
+    """Return `TrackFigures.speed`."""
     error = 1 / np.sqrt(np.where(means.weight > 0, means.weight, np.nan))
     size = np.maximum(np.abs(means.rate) - SURE * error, 0)
-    return np.array([_bins(own) for own in size.T], np.int64).reshape(-1, len(EDGES) - 1)
+    return np.array([_count_bins(track_speeds) for track_speeds in size.T], np.int64).reshape(-1, len(EDGES) - 1)
 
 
 def step_noise(displacement: Float) -> Float:
     """Return the standard deviation (N,) of each series' noise, from its steps; NaN for too few.
 
-    The difference of two epochs holds the noise of both and hardly any movement; what noise shares from one epoch to
-    the next is not seen. Steps across a missing value are left out. The root mean square of the smallest steps is taken
-    and not their median, which is 0 where a product's last digit is coarse.
+    The difference of two epochs contains the noise of both and hardly any movement; noise that both
+    share cancels. Steps across a missing value are left out. The root mean square of the smallest
+    steps is taken and not their median, which is 0 where a product's last digit is coarse.
 
     Args:
         displacement: (N, T), NaN where missing.
     """
     step = np.diff(displacement.astype(float), axis=1)
     count = np.isfinite(step).sum(axis=1)
-    told = count >= LEAST_STEPS
+    has_steps = count >= LEAST_STEPS
     noise = np.full(len(step), np.nan)
-    if told.any():
-        size = np.sort(np.abs(step[told] - np.nanmedian(step[told], axis=1, keepdims=True)), axis=1)
-        inner = np.floor(INNER * count[told]).astype(int)
+    if has_steps.any():
+        size = np.sort(np.abs(step[has_steps] - np.nanmedian(step[has_steps], axis=1, keepdims=True)), axis=1)
+        inner = np.floor(INNER * count[has_steps]).astype(int)
         square = np.where(np.arange(size.shape[1]) < inner[:, None], size, 0.0) ** 2
-        noise[told] = np.sqrt(square.sum(axis=1) / inner / INNER_VARIANCE / 2)
+        # A difference has twice the variance of one epoch.
+        noise[has_steps] = np.sqrt(square.sum(axis=1) / inner / INNER_VARIANCE / 2)
     return noise
 
 
@@ -104,10 +110,10 @@ def quantile(counts: Counts, share: float) -> float | None:
     return float(np.sqrt(EDGES[at] * EDGES[at + 1]))
 
 
-def _some(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def _sample_rows(rows: NDArray[np.intp]) -> NDArray[np.intp]:
     return rows[np.linspace(0, len(rows) - 1, min(SAMPLED, len(rows))).astype(np.intp)]
 
 
-def _bins(values: Float) -> Counts:
-    known = values[np.isfinite(values)]
-    return np.histogram(np.clip(known, EDGES[0], EDGES[-1]), EDGES)[0].astype(np.int64)
+def _count_bins(values: Float) -> Counts:
+    finite = values[np.isfinite(values)]
+    return np.histogram(np.clip(finite, EDGES[0], EDGES[-1]), EDGES)[0].astype(np.int64)

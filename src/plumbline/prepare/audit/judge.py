@@ -12,11 +12,11 @@ from plumbline.prepare.audit.summary import Leak, Summary
 
 Status = Literal["pass", "warn", "fail"]
 ORDER: tuple[Status, ...] = ("fail", "warn", "pass")
-"""Worst first."""
+"""Statuses, the worst first."""
 NAMED = 5
-"""Most further places that a reason names."""
+"""Largest number of further places that a reason names."""
 Bounds = tuple[float | None, float | None]
-"""Of warning and of failure; None: no such bound."""
+"""Bounds of warning and of failure; None: no such bound."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Facts:
     buildings_shared: Sequence[Leak]
     twins: Sequence[Leak]
     blocks_shared: Sequence[Leak] | None
-    """None: the report names no blocks."""
+    """Blocks in two splits; None: the report names no blocks."""
     shifts: Mapping[str, Mapping[str, ColumnShift]]
     """Split -> column -> shift from `train`."""
 
@@ -46,7 +46,7 @@ class Case(NamedTuple):
     where: str
     value: float
     text: str
-    """What was found there, with its figure."""
+    """Description of the place, with its figure."""
     bounds: Bounds | None = None
     """Bounds in place of the rule's."""
 
@@ -75,16 +75,16 @@ class AuditRule:
 
     name: str
     look: Callable[[Facts], Iterable[Case]]
-    """Finds the places."""
+    """Function that yields the places."""
     advice: str
-    """What to do where a value is beyond a bound."""
+    """Advice where a value is beyond a bound."""
     warn: Bound = None
     fail: Bound = None
     low: bool = False
-    """Whether a value below a bound is beyond it, rather than one above."""
+    """True if a value below a bound is beyond it, rather than one above."""
     nothing: str = ""
-    """Why there is no place; then the rule warns, because what is not looked at cannot pass. Without it, to have no
-    place is to pass."""
+    """Reason for having no place: then the rule warns, because it checked nothing. Without a
+    reason, a rule without a place passes."""
 
     def judge(self, facts: Facts) -> RuleFinding:
         """Judge the rule by its worst place."""
@@ -95,10 +95,10 @@ class AuditRule:
             return RuleFinding(self.name, status, None, fail if warn is None else warn, "", self.nothing, self.advice)
         judged.sort(key=lambda row: (ORDER.index(row[0]), row[1].value * (1 if self.low else -1), row[1].where))
         status, worst = judged[0]
-        others = [case.where for other, case in judged[1:] if other == status != "pass"]
+        places = [case.where for verdict, case in judged[1:] if verdict == status != "pass"]
         reason = f"{worst.where}: {worst.text}"
-        if others:
-            reason += f"; {len(others)} more: {', '.join(others[:NAMED])}" + (", ..." if len(others) > NAMED else "")
+        if places:
+            reason += f"; {len(places)} more: {', '.join(places[:NAMED])}" + (", ..." if len(places) > NAMED else "")
         first, second = worst.bounds or (warn, fail)
         bound = second if status == "fail" or first is None else first
         return RuleFinding(self.name, status, worst.value, bound, worst.where, reason, self.advice)

@@ -88,14 +88,14 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         report: what came in:
 
             - `cities`: name -> `notes` (list of sentences: what a reader decided) and `tracks`, a list of `name`,
-              `points` and the figures of `report_tracks`. What is missing is not looked at, and the rule warns of it.
+              `points` and the figures of `report_tracks`. The rule of a missing figure warns.
             - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
         params: section `prepare.audit`.
     """
     summaries = {name: summarise(name, sequences, SAMPLE) for name, sequences in splits.items()}
     columns = {name: columns_of(summary) for name, summary in summaries.items()}
     train = columns.get("train")
-    others = {name: values for name, values in columns.items() if name != "train"}
+    compared = {name: values for name, values in columns.items() if name != "train"}
     blocks = report.get("blocks")
     if blocks is not None:
         blocks = {name: np.unique(np.array(named, str)) for name, named in blocks.items()}
@@ -109,7 +109,7 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
         ),
         twins=find_leaks({name: summary.geometry_hash for name, summary in summaries.items()}, lambda *_: ""),
         blocks_shared=None if blocks is None else find_leaks(blocks, lambda _, block: str(block)),
-        shifts={name: compare(train, values) for name, values in others.items()} if train else {},
+        shifts={name: compare(train, values) for name, values in compared.items()} if train else {},
     )
     findings = [rule.judge(facts) for rule in RULES]
     statistics = {

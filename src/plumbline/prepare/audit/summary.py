@@ -25,9 +25,10 @@ Row = NDArray[np.float64]
 Hash = NDArray[np.uint64]
 TABLES: dict[str, tuple[Column, ...]] = {"distance": DISTANCE, "slope": SLOPE, "geometry": GEOMETRY}
 ROWS = 250_000
-"""Scatterers, or buildings, looked at together."""
+"""Number of scatterers, or buildings, summed up together."""
 SAMPLE = 20_000
-"""Buildings, and scatterers, of a split or a city that distributions are taken from."""
+"""Number of buildings, and of scatterers, of a split or a city from which distributions are
+estimated."""
 
 
 class Moments:
@@ -45,7 +46,7 @@ class Moments:
         self._powers: Row = np.zeros((3, columns))
 
     def add(self, values: NDArray[Any]) -> None:
-        """Take in the next rows (N, C)."""
+        """Add the next rows (N, C)."""
         wide = np.asarray(values, np.float64)
         finite = np.isfinite(wide)
         if self.first_bad is None and not finite.all():
@@ -105,7 +106,7 @@ class BottomSample:
         """(at most `size`, C) by rank."""
 
     def add(self, rank: Hash, *tables: NDArray[Any]) -> None:
-        """Take in rows with ranks (N,); `tables` (N, C_i) stand side by side."""
+        """Add rows with ranks (N,); `tables` (N, C_i) are joined by columns."""
         rank = np.concatenate([self._rank, rank])
         values = np.concatenate([self.values, np.concatenate(tables, axis=1)])
         order = np.argsort(rank, kind="stable")[: self.size]
@@ -148,7 +149,7 @@ class Summary:
         }[table]
 
     def add(self, part: Any) -> None:
-        """Take in all buildings of a part (`Sequences`), chunk by chunk."""
+        """Add all buildings of a part (`Sequences`), chunk by chunk."""
         for rows in chunks(np.asarray(part.offsets)):
             self._add_rows(part, rows)
 
@@ -175,7 +176,7 @@ class Summary:
         self._add_labels(severity, np.asarray(part.quadrant[rows]))
 
     def _add_table(self, table: str, values: NDArray[Any], ids: NDArray[np.str_]) -> None:
-        """Take in rows of a table; `ids` (N,) are those of their buildings."""
+        """Add rows of a table; `ids` (N,) are those of their buildings."""
         moments = self.moments[table]
         before = moments.rows
         moments.add(values)
@@ -228,7 +229,7 @@ def chunks(offsets: NDArray[np.int64], rows: int = ROWS) -> Iterator[slice]:
 
 
 class Leak(NamedTuple):
-    """Buildings or blocks that two splits share, or that one split holds more than once (then both names are equal)."""
+    """Buildings or blocks in two splits, or twice in one (then both names are equal)."""
 
     splits: tuple[str, str]
     number: int
@@ -236,7 +237,7 @@ class Leak(NamedTuple):
 
 
 def find_leaks(keys: Mapping[str, NDArray[Any]], example: Callable[[str, Any], str]) -> list[Leak]:
-    """Find what one split holds more than once, and what two splits share.
+    """Find what one split contains more than once, and what two splits share.
 
     Args:
         keys: split -> key (B,) of each of its buildings or blocks.
@@ -247,7 +248,7 @@ def find_leaks(keys: Mapping[str, NDArray[Any]], example: Callable[[str, Any], s
         distinct, count = np.unique(values, return_counts=True)
         shared[name, name] = distinct[count > 1]
     shared |= {pair: np.intersect1d(keys[pair[0]], keys[pair[1]]) for pair in combinations(keys, 2)}
-    return [Leak(pair, len(both), example(pair[0], both[0])) for pair, both in shared.items() if len(both)]
+    return [Leak(pair, len(common), example(pair[0], common[0])) for pair, common in shared.items() if len(common)]
 
 
 def building_name(sequences: Any, key: np.uint64) -> str:

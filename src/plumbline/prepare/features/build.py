@@ -1,6 +1,6 @@
 """Turn the scatterers of buildings into the network's input columns, and back.
 
-What the fit took off is known but for each track's offset.
+The motion that the fit removed can be restored, but for each track's offset.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Col
 from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.response.damage_separation import separate
 from plumbline.prepare.response.rigid_body import local_motion, remove_rigid
-from plumbline.prepare.response.shapes import find_strains, fit_shapes
+from plumbline.prepare.response.shapes import compute_strains, fit_shapes
 from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
 
 LEAST_SIDE_M = 0.5
-"""Shorter sides are taken as this long."""
+"""Smallest side, m: shorter ones are taken as this long."""
 
 
 def choose_scatterers(scatterers: Scatterers, frame: Frames, judged: NDArray[np.intp], max_points: int) -> Scatterers:
@@ -59,7 +59,7 @@ def describe_buildings(
     slope = np.zeros((len(scatterers), len(SLOPE)), dtype=np.float32)
     geometry = np.zeros((len(judged), len(GEOMETRY)), dtype=np.float32)
     side = np.maximum(frame.side, LEAST_SIDE_M)
-    find_strains(side[judged])
+    compute_strains(side[judged])
     for rectangle in rectangles(offsets):
         of_frame, rows = judged[rectangle.building], rectangle.row[rectangle.mask]
         near, moved, geometry[rectangle.building] = _describe(
@@ -123,7 +123,7 @@ def _describe(
     rigid = remove_rigid(xy, height, los, change, error, track, mask)
     courses = Courses(part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES))
     damage, error = separate(xy, height, los, track, mask, rigid, error, courses)
-    # Once more, so that all columns are of the changes that are left, as if nothing else had been known.
+    # Once more, so that all columns are of the changes without the effect of wrong positions.
     rigid = remove_rigid(xy, height, los, change - rigid.residual + damage, error, track, mask)
     variance = error**2 + rigid.spread[:, None] ** 2
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
@@ -194,21 +194,21 @@ SAME_TRACK = float(np.cos(np.radians(1.0)))
 def recover(sequences: Sequences) -> Scatterers:
     """Recover the scatterers that `sequences` describe; lines of sight distinguish the tracks.
 
-    Histories are not known any more; what they told is in the changes (see `separate`). `change` lacks each track's
-    offset, `height` is that above the lowest scatterer before any was changed, and the velocities, of which no feature
-    is made, are 0.
+    Histories are lost; the changes contain what `separate` derived from them. `change` lacks each
+    track's offset, `height` is that above the lowest scatterer before any was changed, and the
+    velocities, of which no feature is made, are 0.
     """
     building = np.repeat(np.arange(len(sequences)), sequences.length)
-    position = _columns(sequences.distance, DISTANCE, "x", "y", "height")
-    los = _columns(sequences.slope, SLOPE, "los_x", "los_y", "los_up")
-    up, error = _columns(sequences.slope, SLOPE, "differential_displacement", "differential_displacement_se").T
-    tilt = _columns(sequences.geometry, GEOMETRY, "tilt_x", "tilt_y")[building]
+    position = _select_columns(sequences.distance, DISTANCE, "x", "y", "height")
+    los = _select_columns(sequences.slope, SLOPE, "los_x", "los_y", "los_up")
+    up, error = _select_columns(sequences.slope, SLOPE, "differential_displacement", "differential_displacement_se").T
+    tilt = _select_columns(sequences.geometry, GEOMETRY, "tilt_x", "tilt_y")[building]
     steep = np.maximum(los[:, 2], 0.3)
     arm = los[:, 2:] * position[:, :2] - los[:, :2] * position[:, 2:]
     unknown = np.zeros(len(building))
     return Scatterers(
         building=building,
-        track=_tracks(building, los),
+        track=_number_tracks(building, los),
         point=np.arange(len(building)),
         xy=position[:, :2],
         height=position[:, 2],
@@ -222,19 +222,19 @@ def recover(sequences: Sequences) -> Scatterers:
     )
 
 
-def _columns(values: NDArray[np.float32], columns: tuple[Column, ...], *wanted: str) -> Float:
+def _select_columns(values: NDArray[np.float32], columns: tuple[Column, ...], *wanted: str) -> Float:
     return np.asarray(values[:, [names(columns).index(name) for name in wanted]], dtype=float)
 
 
-def _tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
+def _number_tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
     """Return the number (N,) of each scatterer's track within its building."""
     los = los / np.linalg.norm(los, axis=1, keepdims=True)  # products round, and to three digits that is a degree
     track = np.full(len(building), -1, dtype=np.intp)
     number = 0
-    while (left := np.flatnonzero(track < 0)).size:
-        _, first, owner = np.unique(building[left], return_index=True, return_inverse=True)
-        alike = (los[left] * los[left][first][owner]).sum(1) > SAME_TRACK
+    while (unassigned := np.flatnonzero(track < 0)).size:
+        _, first, owner = np.unique(building[unassigned], return_index=True, return_inverse=True)
+        alike = (los[unassigned] * los[unassigned][first][owner]).sum(1) > SAME_TRACK
         alike[first] = True
-        track[left[alike]] = number
+        track[unassigned[alike]] = number
         number += 1
     return track

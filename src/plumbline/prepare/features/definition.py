@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from plumbline.core.strain import FAILURES
 
 PREPARATION = 8
-"""Goes up when the same points give other numbers in the same columns: a model wants those that it was trained on.
-2: standard errors know of noise with a long memory (docs/decisions/0036).
+"""Version of the columns: it goes up when the same points give other numbers in them. A model needs
+the version that it was trained on.
+2: standard errors include noise with a long memory (docs/decisions/0036).
 3: changes are without what wrong positions make of a tilt (docs/decisions/0036).
 4: large steady damage is not taken for that (docs/decisions/0036).
 5: a point between two houses counts for the one that it moves with (docs/decisions/0036).
@@ -29,8 +30,9 @@ class Column:
     name: str
     unit: str
     kind: Kind = "even"
-    """How mirroring acts: `even` not at all; `x`, `y` change sign with that axis and swap with each other; `xx`, `yy`
-    only swap; a quadrant's name moves with the quadrant. Columns that swap are neighbours in this order."""
+    """Symmetry under mirroring: `even` does not change; `x`, `y` change sign with that axis and
+    swap with each other; `xx`, `yy` only swap; a quadrant's name moves with the quadrant. Columns
+    that swap are neighbours in this order."""
 
 
 def _quadrants(name: str, unit: str) -> tuple[Column, ...]:
@@ -124,9 +126,9 @@ def symmetry(
         kind: str = _SWAP.get(column.kind, column.kind) if swap else column.kind
         if (mirror_x and kind == "x") or (mirror_y and kind == "y"):
             sign[j] = -1
-        moved = _MIRROR_Y.get(kind, kind) if mirror_y else kind
-        moved = _MIRROR_X.get(moved, moved) if mirror_x else moved
-        source[j] = place[(_stem(column), moved)] if moved != column.kind else j
+        mirrored = _MIRROR_Y.get(kind, kind) if mirror_y else kind
+        mirrored = _MIRROR_X.get(mirrored, mirrored) if mirror_x else mirrored
+        source[j] = place[(_stem(column), mirrored)] if mirrored != column.kind else j
     return source, sign
 
 

@@ -1,7 +1,8 @@
 """Keep sequences on disk, and pad them.
 
-The network masks its padding, so its answer is the same for all of them; `docs/training.md` says why zeros with a mask
-are the default. The others are for runtimes and networks that know no mask.
+The network masks its padding, so its answer is the same for all of them; `docs/training.md`
+explains why zeros with a mask are the default. The others are for runtimes and networks without a
+mask.
 
 Shape legend: B buildings, L places, F features.
 """
@@ -60,20 +61,20 @@ def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
     """Return a copy of `values_BLF` with the padding replaced; the building's own values stay unchanged.
 
     Args:
-        values_BLF: (B, L, F); what stands outside of the mask is not read.
+        values_BLF: (B, L, F); values outside of the mask are not read.
         mask_BL: (B, L), True for the first places of each row. A row without any is filled with zeros.
         strategy: name in `params.plugins.PADDING`.
     """
     if not values_BLF.size:
         return values_BLF.copy()
     padding = PADDING[strategy](values_BLF, mask_BL)
-    somebody_B = np.asarray(mask_BL.any(1))
-    padding = np.where(somebody_B[:, None, None], padding, 0)
+    has_points_B = np.asarray(mask_BL.any(1))
+    padding = np.where(has_points_B[:, None, None], padding, 0)
     return np.where(mask_BL[..., None], values_BLF, padding).astype(values_BLF.dtype, copy=False)
 
 
 LABELS = ("severity", "quadrant", "accepted", "mechanism", "difficulty")
-"""What is true of a building, as far as it is known: a row of each array is that of a building."""
+"""Arrays with the labels of buildings, as far as they are known: one row for each building."""
 DECIMALS = 4
 """Decimals of the columns that the stage `prepare` writes, in each column's unit. Processors differ
 by 3e-14 in the mean, so that one of three billion values is rounded the other way."""
@@ -104,9 +105,9 @@ class Sequences:
     accepted: NDArray[np.bool_]
     """(B, 4) quadrants that are right answers, in the order of `compass.QUADRANTS`; none where it is undefined."""
     mechanism: NDArray[np.int8]
-    """(B,) code in `strain.MECHANISMS`; -1 where nothing is damaged or the labels do not say."""
+    """(B,) code in `strain.MECHANISMS`; -1 without damage or without such a label."""
     difficulty: NDArray[np.int8]
-    """(B,) 0 easy, 1 medium, 2 hard; -1 where the labels do not say."""
+    """(B,) 0 easy, 1 medium, 2 hard; -1 without such a label."""
 
     def __len__(self) -> int:
         return len(self.building_id)
@@ -150,7 +151,7 @@ class Sequences:
         Args:
             index: (B,) buildings.
             length: places a sequence; as many as the longest of them has, or more.
-            strategy: what stands in the places that are masked, see `padding`.
+            strategy: what fills the masked places, see `fill`.
 
         Returns:
             distance (B, L, C), slope (B, L, C) and geometry (B, C) float32, mask (B, L) bool.
@@ -158,13 +159,13 @@ class Sequences:
         Raises:
             ValueError: a building has more scatterers than `length`.
         """
-        own = self.length[index]
-        longest = int(own.max(initial=1))
+        n_points = self.length[index]
+        longest = int(n_points.max(initial=1))
         width = longest if length is None else length
         if width < longest:
             raise ValueError(f"length: {length} found, but a building has {longest} scatterers")
         column = np.arange(width)
-        mask = column < own[:, None]
+        mask = column < n_points[:, None]
         rows = np.where(mask, self.offsets[index][:, None] + column, 0)
         return {
             "distance": fill(self.distance[rows], mask, strategy),
@@ -190,7 +191,7 @@ class Sequences:
         for field in fields(cls):
             path = folder / f"{field.name}.npy"
             try:
-                arrays[field.name] = _map(path)
+                arrays[field.name] = _map_file(path)
             except (OSError, ValueError, EOFError) as error:
                 raise InputError(f"{path}: not readable ({error}). Run `plumbline prepare` again.") from None
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
@@ -232,7 +233,7 @@ def concatenate(parts: list[Sequences]) -> Sequences:
     return Sequences(**{**merged, "offsets": offsets.astype(np.int64)})
 
 
-def _map(path: Path) -> Any:
+def _map_file(path: Path) -> Any:
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:

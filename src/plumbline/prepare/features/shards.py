@@ -18,7 +18,7 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.sequences import Sequences, concatenate
 
 SHARD_BUILDINGS = 32_768
-"""Buildings a shard: some 40 MB with a dozen scatterers each."""
+"""Number of buildings in a shard: some 40 MB with a dozen scatterers each."""
 
 
 def _column_in_memory(name: str) -> Any:
@@ -71,9 +71,9 @@ class Shards:
         if not len(index):
             return self.parts[0].take(index)
         present = np.unique(owner)
-        taken = concatenate([self.parts[n].take(index[owner == n] - self._starts[n]) for n in present])
-        came = np.concatenate([np.flatnonzero(owner == n) for n in present])
-        return taken.take(np.argsort(came, kind="stable"))
+        loaded = concatenate([self.parts[n].take(index[owner == n] - self._starts[n]) for n in present])
+        position = np.concatenate([np.flatnonzero(owner == n) for n in present])
+        return loaded.take(np.argsort(position, kind="stable"))
 
     def pad(
         self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
@@ -127,9 +127,9 @@ def _equal_portions(parts: Iterable[Sequences], buildings: int) -> Iterator[Sequ
             together = concatenate(waiting)
             yield together.take(np.arange(buildings))
             waiting, is_first = [together.take(np.arange(buildings, count))], False
-    rest = concatenate(waiting)
-    if len(rest) or is_first:
-        yield rest
+    remainder = concatenate(waiting)
+    if len(remainder) or is_first:
+        yield remainder
 
 
 def load_shards(folder: Path) -> Shards:

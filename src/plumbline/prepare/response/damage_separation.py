@@ -1,13 +1,15 @@
 """Separate damage from tilt by its course in time: part of a residual comes from a wrong position.
 
-Scatterers do not lie where a product says. On a building that tilts, a position wrong by metres leaves a residual of
-millimetres, but one with the tilt's own course in time, while damage mostly has another. So each scatterer's
-coordinates in time (`Courses`) are taken as the sum of three: damage along one course of the dictionary, the tilt's
-course times an error of position, and noise. Which course the damage has, how large it is and how far positions err
-is asked of all scatterers of a building together, on a grid; answers count by their likelihood (Bayesian model
-averaging, Hoeting et al. 1999). Damage has heavy tails (a mixture of two normal distributions, Tukey 1960): most of a
-building hardly moves while a corner may sink by 100 mm. With one normal distribution positions wrong by tens of metres
-were likelier than that, and large steady damage was lost (docs/decisions/0036).
+Scatterers are not where a product places them. On a building that tilts, a position wrong by metres
+leaves a residual of millimetres, but one with the tilt's own course in time, while damage mostly
+has another. So each scatterer's coordinates in time (`Courses`) are taken as the sum of three:
+damage along one course of the dictionary, the tilt's course times an error of position, and noise.
+The course and the size of the damage and the size of the position errors are estimated from all
+scatterers of a building together, on a grid; the grid's points count by their likelihood (Bayesian
+model averaging, Hoeting et al. 1999). Damage has heavy tails (a mixture of two normal
+distributions, Tukey 1960): most of a building hardly moves while a corner may sink by 100 mm. With
+one normal distribution positions wrong by tens of metres were likelier than that, and large steady
+damage was lost (docs/decisions/0036).
 """
 
 from __future__ import annotations
@@ -23,24 +25,27 @@ from plumbline.prepare.series.trend import LEAST_ERROR
 
 Float = NDArray[np.floating[Any]]
 ASTRAY_M = (0.0, 0.35, 1.0, 3.0, 10.0)
-"""Standard deviations of the positions' errors, m: times the tilt, what they leave. Without a tilt it is nothing."""
+"""Standard deviations of position errors, m: times the tilt, this is their residual. Without a tilt
+it is 0."""
 DAMAGE_MM = (1.0, 3.0, 10.0)
-"""Standard deviations of damage, of most scatterers of a building."""
-FEW, TIMES = 0.1, 10.0
-"""So many of its scatterers have so many times that."""
+"""Standard deviations of the damage of most scatterers of a building, mm."""
+LARGE_SHARE, LARGE_RATIO = 0.1, 10.0
+"""Share of a building's scatterers with larger damage, and the ratio of its standard deviation to
+that of most."""
 LEAST_WEIGHT = 0.05
-"""Of the rigid motion's robust weights, as for the local gradients."""
+"""Smallest robust weight of the rigid motion that is used, as for the local gradients."""
 LIKELY_TILT, WEAK_OFFSET = 5.0, 1e4
-"""mm/m and mm, on each shape: keeps undetermined systems solvable."""
-MOST_MISFIT = 60.0
-"""No scatterer says more than this, in chi-square, against an answer."""
+"""Prior standard deviations of tilts, mm/m, and offsets, mm, on each shape: these keep undetermined
+systems solvable."""
+MAX_MISFIT = 60.0
+"""Largest chi-square of one scatterer against a point of the grid."""
 
 
 class Separated(NamedTuple):
     """(b, P) mm along LOS; 0 and 1 where padding."""
 
     damage: Float
-    """What is left of the change without rigid motion and without what wrong positions make of it."""
+    """Change without rigid motion and without the residual of wrong positions."""
     error: Float
     """Its standard error."""
 
@@ -62,24 +67,29 @@ def separate(
         rigid: of these buildings. error: (b, P) standard errors of their changes, mm.
         courses: of (b, P) scatterers.
     """
-    plain = Separated(np.where(mask, rigid.residual, 0), np.where(mask, error, 1.0))
-    told = (np.isfinite(courses.course).all(-1) | ~mask).all(1)
-    if not told.any():
-        return plain
-    xy, height, los, error = xy[told], height[told], los[told], error[told]
-    track, mask = track[told], mask[told]
-    trust = np.maximum(rigid.weight[told], LEAST_WEIGHT) * error**2 / (error**2 + rigid.spread[told, None] ** 2)
-    course = np.where(mask[..., None], courses.course[told], 0).astype(float)
-    root = np.where(mask[..., None, None], courses.course_root[told], 0).astype(float)
+    separated = Separated(np.where(mask, rigid.residual, 0), np.where(mask, error, 1.0))
+    has_course = (np.isfinite(courses.course).all(-1) | ~mask).all(1)
+    if not has_course.any():
+        return separated
+    xy, height, los, error = xy[has_course], height[has_course], los[has_course], error[has_course]
+    track, mask = track[has_course], mask[has_course]
+    trust = (
+        np.maximum(rigid.weight[has_course], LEAST_WEIGHT) * error**2 / (error**2 + rigid.spread[has_course, None] ** 2)
+    )
+    course = np.where(mask[..., None], courses.course[has_course], 0).astype(float)
+    root = np.where(mask[..., None, None], courses.course_root[has_course], 0).astype(float)
     design = rigid_design(xy, height, los, track) * mask[..., None]
     motion = _rigid_course(design, course, root, trust)
     _, strength, turn = np.linalg.svd(motion[:, :2], full_matrices=False)
+    # Residual of a position that is wrong by 1 m along the tilt: the dominant course of the tilt's
+    # two components.
     per_metre = strength[:, :1] * turn[:, 0]
-    left = root @ (course - design @ motion)[..., None]
+    residual = root @ (course - design @ motion)[..., None]
     astray = root @ per_metre[:, None, :, None]
-    found = _average(left[..., 0], astray[..., 0], root @ dictionary_courses().T, mask)
-    plain.damage[told], plain.error[told] = found
-    return plain
+    separated.damage[has_course], separated.error[has_course] = _average_damage(
+        residual[..., 0], astray[..., 0], root @ dictionary_courses().T, mask
+    )
+    return separated
 
 
 def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Float:
@@ -102,50 +112,53 @@ def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Fl
     return np.asarray(solution.reshape(buildings, motions, shapes))
 
 
-def _average(left: Float, astray: Float, damage: Float, mask: NDArray[np.bool_]) -> Separated:
-    """Return mean and standard deviation of each scatterer's damage, over the answers of the grid.
+def _average_damage(residual: Float, astray: Float, damage: Float, mask: NDArray[np.bool_]) -> Separated:
+    """Return mean and standard deviation of each scatterer's damage, over the points of the grid.
 
     All vectors are in units of the noise: then its covariance with what wrong positions add is the unit matrix and a
     product of one vector, whose inverse is known (Sherman and Morrison 1950), so that products of pairs are enough.
 
     Args:
-        left: (b, P, K) what rigid motion leaves. astray: (b, P, K) what a position wrong by 1 m leaves.
-        damage: (b, P, K, G) the dictionary's. mask: (b, P).
+        residual: (b, P, K) beside rigid motion. astray: (b, P, K) residual of a position that is
+            wrong by 1 m.
+        damage: (b, P, K, G) curves of the dictionary. mask: (b, P).
     """
-    square = (left**2).sum(-1)
-    across = (left * astray).sum(-1)
+    square = (residual**2).sum(-1)
+    across = (residual * astray).sum(-1)
     strength = (astray**2).sum(-1)
-    along = (left[..., None, :] @ damage)[..., 0, :]
+    along = (residual[..., None, :] @ damage)[..., 0, :]
     shared = (astray[..., None, :] @ damage)[..., 0, :]
-    own = np.maximum((damage**2).sum(-2), 1e-12)
+    power = np.maximum((damage**2).sum(-2), 1e-12)
 
     def amplitude(size: float) -> tuple[Float, Float, Float, Float]:
         """Return for position error `size`: damage (b, P, G) times precision, precision, misfit, log determinant."""
         lost = size**2 / (1 + size**2 * strength)
-        precision = np.maximum(own - lost[..., None] * shared**2, 1e-9 * own)
+        precision = np.maximum(power - lost[..., None] * shared**2, 1e-9 * power)
         beside = np.log1p(size**2 * strength)
         return along - (lost * across)[..., None] * shared, precision, square - lost * across**2, beside
 
-    likely = []
+    log_weights = []
     for size in ASTRAY_M:
         product, precision, misfit, beside = amplitude(size)
-        for usual in DAMAGE_MM:
+        for most_mm in DAMAGE_MM:
             most, few = (
                 product**2 / (spread**-2 + precision) - np.log1p(spread**2 * precision)
-                for spread in (usual, TIMES * usual)
+                for spread in (most_mm, LARGE_RATIO * most_mm)
             )
-            explained = np.logaddexp(np.log(1 - FEW) + most / 2, np.log(FEW) + few / 2)
-            each = np.maximum(explained - misfit[..., None] / 2, -MOST_MISFIT / 2) - beside[..., None] / 2
-            likely.append((each * mask[..., None]).sum(1))
-    weight = np.array(likely).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
+            explained = np.logaddexp(np.log(1 - LARGE_SHARE) + most / 2, np.log(LARGE_SHARE) + few / 2)
+            log_likelihood = np.maximum(explained - misfit[..., None] / 2, -MAX_MISFIT / 2) - beside[..., None] / 2
+            log_weights.append((log_likelihood * mask[..., None]).sum(1))
+    weight = np.array(log_weights).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
     weight = np.exp(weight - weight.max((0, 1, 3), keepdims=True))
     share = (weight / weight.sum((0, 1, 3), keepdims=True)).sum(1)
 
+    # Mean and mean square over the grid give the variance: that within each point, and that between
+    # them.
     mean, mean_square = np.zeros(mask.shape), np.zeros(mask.shape)
     for size, part in zip(ASTRAY_M, share, strict=True):
         product, precision, _, _ = amplitude(size)
-        found = product / precision
-        mean += (found @ part[..., None])[..., 0]
-        mean_square += ((found**2 + 1 / precision) @ part[..., None])[..., 0]
+        estimate_mm = product / precision
+        mean += (estimate_mm @ part[..., None])[..., 0]
+        mean_square += ((estimate_mm**2 + 1 / precision) @ part[..., None])[..., 0]
     error = np.sqrt(np.maximum(mean_square - mean**2, LEAST_ERROR**2))
     return Separated(np.where(mask, mean, 0), np.where(mask, error, 1.0))

@@ -1,8 +1,8 @@
-"""Say how well the points of a building could tell its strain at best: the Cramer-Rao bound.
+"""Bound how well the points of a building can determine its strain: the Cramer-Rao bound.
 
-From the number, places, directions and standard errors of the points, beside the rigid motion, for a shape of damage
-that is known (linear model, Kay 1993, Fundamentals of Statistical Signal Processing: Estimation Theory, section 4).
-Points that are not where the product says, and shapes that nobody knows, come on top.
+It follows from the number, places, directions and standard errors of the points, beside the rigid
+motion, for a known shape of damage (linear model, Kay 1993, Fundamentals of Statistical Signal
+Processing: Estimation Theory, section 4). Wrong positions and unknown shapes add to the error.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ Float = NDArray[np.floating[Any]]
 RESOLVED = 2.93
 """Standard errors of the smallest strain that points could show: found in 9 of 10 cases, with 1 false alarm in 20
 (minimal detectable bias, Baarda 1968, A testing procedure for use in geodetic networks): 1.645 and 1.282."""
-CORNERS = tuple(number for number, one in enumerate(ALL) if one.mechanism == CORNER and not one.form and not one.pull)
-"""One corner each that drops straight down: they stand in the middle of the mechanisms (docs/accuracy.md)."""
+CORNERS = tuple(
+    number for number, shape in enumerate(ALL) if shape.mechanism == CORNER and not shape.form and not shape.pull
+)
+"""Numbers of one shape for each corner, which drops straight down: they represent the mechanisms
+(docs/accuracy.md)."""
 UNSEEN_PERMILLE = 20.0
-"""From this bound on, points tell nothing of a strain."""
+"""Bound, permille, from which on points show nothing of a strain."""
 
 
 def strain_bounds(
@@ -33,7 +36,9 @@ def strain_bounds(
     side: Float,
     shapes: tuple[int, ...] = CORNERS,
 ) -> Float:
-    """Return the bound (b, S) on the standard error of each shape's strain, permille; infinite where nothing is known.
+    """Return the bound (b, S) on the standard error of each shape's strain, permille.
+
+    It is infinite without information.
 
     Args:
         xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. error: (b, P) mm. rigid: (b, P, J) see `rigid_design`.
@@ -45,15 +50,17 @@ def strain_bounds(
     xy, los, rigid = (np.where(mask[..., None], values, 0.0) for values in (xy, los, rigid))
     inner = np.linalg.pinv((rigid * weight[..., None]).transpose(0, 2, 1) @ rigid, hermitian=True)
     per_mm = strains_per_mm(side)[:, list(shapes)].max(2)
-    found = np.empty(per_mm.shape)
+    bound = np.empty(per_mm.shape)
     for column, number in enumerate(shapes):
         up, way = displacement(ALL[number], xy, side)
         aside = (los[..., :2] * way).sum(2) * ALL[number].pull
-        moved = up * (los[..., 2] - aside)
-        across = ((weight * moved)[:, None, :] @ rigid)[:, 0]
-        told = (weight * moved**2).sum(1) - ((across[:, None, :] @ inner)[:, 0] * across).sum(1)
-        found[:, column] = per_mm[:, column] / np.sqrt(np.maximum(told, 1e-12))
-    return np.where(found < UNSEEN_PERMILLE, found, np.inf)
+        response = up * (los[..., 2] - aside)
+        across = ((weight * response)[:, None, :] @ rigid)[:, 0]
+        # Fisher information of the shape's size after the rigid motion is projected out (Schur
+        # complement).
+        information = (weight * response**2).sum(1) - ((across[:, None, :] @ inner)[:, 0] * across).sum(1)
+        bound[:, column] = per_mm[:, column] / np.sqrt(np.maximum(information, 1e-12))
+    return np.where(bound < UNSEEN_PERMILLE, bound, np.inf)
 
 
 def strain_resolution(xy: Float, los: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float) -> Float:
@@ -61,5 +68,5 @@ def strain_resolution(xy: Float, los: Float, error: Float, rigid: Float, mask: N
 
     Arguments as of `strain_bounds`.
     """
-    found = RESOLVED * np.median(strain_bounds(xy, los, error, rigid, mask, side), axis=1)
-    return np.where(np.isfinite(found), found, np.nan)
+    resolution = RESOLVED * np.median(strain_bounds(xy, los, error, rigid, mask, side), axis=1)
+    return np.where(np.isfinite(resolution), resolution, np.nan)

@@ -12,12 +12,13 @@ Float = NDArray[np.floating[Any]]
 FREEDOM = 4.0
 """Degrees of freedom of the assumed Student t distribution of the errors (Lange, Little and Taylor 1989). The first
 `START` iterations take 1 and the stated errors alone: otherwise a corner that broke off as one piece would widen the
-spread before it is let go, and the plane would settle between both."""
+spread before it loses its weight, and the plane would settle between both."""
 START, ITERATIONS = 4, 10
 LEAST_SPREAD = 0.05
-"""mm; keeps the weights finite where a few points fit perfectly."""
+"""Smallest spread, mm; keeps the weights finite where a few points fit perfectly."""
 BLOCK = 1 << 16
-"""Values times fits worked on at a time: few enough for their arrays to stay in the processor's cache."""
+"""Number of values times fits in a block: few enough for their arrays to stay in the processor's
+cache."""
 
 
 class Fit(NamedTuple):
@@ -32,7 +33,7 @@ class Fit(NamedTuple):
     spread: Float
     """(b,) scale of the errors beyond their stated ones; of normal errors, about 0.8 of the standard deviation."""
     last_precision: Float
-    """(b,) inverse variance of the last parameter, whatever the others are."""
+    """(b,) inverse variance of the last parameter, marginal over the others."""
 
 
 def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
@@ -40,25 +41,27 @@ def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.boo
 
     Args:
         design: (b, P, K). values: (b, P). error: (b, P) stated standard errors. mask: (b, P).
-        prior: (K,) or (b, K) inverse variances of the parameters before looking.
+        prior: (K,) or (b, K) prior inverse variances of the parameters.
     """
-    shared, own = design[..., :-1], design[..., -1][:, None, :]
-    each = np.broadcast_to(prior, (len(values), design.shape[2]))[:, None, :]
-    fit = student_fits(shared, own, values, error, mask, each)
+    shared, last_column = design[..., :-1], design[..., -1][:, None, :]
+    priors = np.broadcast_to(prior, (len(values), design.shape[2]))[:, None, :]
+    fit = student_fits(shared, last_column, values, error, mask, priors)
     return Fit(*(part[:, 0] for part in fit))
 
 
-def student_fits(shared: Float, own: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
+def student_fits(
+    shared: Float, last_column: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float
+) -> Fit:
     """Fit each system F times with one different column; the shared part is computed once.
 
     Args:
-        shared: (b, P, K - 1) columns of all fits. own: (b, F, P) the last column of each.
-        values, error, mask: (b, P). prior: (b, F, K) inverse variances of the parameters before looking.
+        shared: (b, P, K - 1) columns of all fits. last_column: (b, F, P) the last column of each.
+        values, error, mask: (b, P). prior: (b, F, K) prior inverse variances of the parameters.
     """
-    buildings, fits, points = own.shape
+    buildings, fits, points = last_column.shape
     size = min(max(1, BLOCK // max(fits * points, 1)), max(buildings, 1))
-    room = _room(size, points, fits, prior.shape[2])
-    found = Fit(
+    workspace = _make_workspace(size, points, fits, prior.shape[2])
+    fit = Fit(
         solution=np.empty(prior.shape),
         residual=np.empty((buildings, points, fits)),
         weight=np.empty((buildings, points, fits)),
@@ -67,13 +70,16 @@ def student_fits(shared: Float, own: Float, values: Float, error: Float, mask: N
     )
     for start in range(0, buildings, size):
         at = slice(start, min(start + size, buildings))
-        into, free = Fit(*(part[at] for part in found)), room.first(at.stop - start)
-        _fits(shared[at], own[at], values[at], error[at], mask[at], prior[at], into, free)
-    return found._replace(residual=found.residual.transpose(0, 2, 1), weight=found.weight.transpose(0, 2, 1))
+        block_fit, block_workspace = Fit(*(part[at] for part in fit)), workspace.first(at.stop - start)
+        _fit_block(shared[at], last_column[at], values[at], error[at], mask[at], prior[at], block_fit, block_workspace)
+    return fit._replace(residual=fit.residual.transpose(0, 2, 1), weight=fit.weight.transpose(0, 2, 1))
 
 
-class _Room(NamedTuple):
-    """Arrays to work in, for one block after the other: to ask for memory again would take as long as the work."""
+class _Workspace(NamedTuple):
+    """Arrays for intermediate results, used by each block in turn.
+
+    To allocate them again would take as long as the fits.
+    """
 
     cells: Float
     """(4, b, P, F)"""
@@ -86,65 +92,71 @@ class _Room(NamedTuple):
     solution: Float
     """(K, b, F)"""
 
-    def first(self, count: int) -> _Room:
-        """Return the room of `count` systems."""
-        return _Room(self.cells[:, :count], *(part[..., :count, :] for part in self[1:]))
+    def first(self, count: int) -> _Workspace:
+        """Return the part for `count` systems."""
+        return _Workspace(self.cells[:, :count], *(part[..., :count, :] for part in self[1:]))
 
 
-def _room(size: int, points: int, fits: int, columns: int) -> _Room:
+def _make_workspace(size: int, points: int, fits: int, columns: int) -> _Workspace:
     products = (columns - 1) * (columns + 2) // 2 + columns + 1
     lead = (products,), (columns, columns + 1), (columns - 1, columns), (columns,)
-    return _Room(np.empty((4, size, points, fits)), *(np.empty((*shape, size, fits)) for shape in lead))
+    return _Workspace(np.empty((4, size, points, fits)), *(np.empty((*shape, size, fits)) for shape in lead))
 
 
-def _fits(
+def _fit_block(
     shared: Float,
-    own: Float,
+    last_column: Float,
     values: Float,
     error: Float,
     mask: NDArray[np.bool_],
     prior: Float,
-    found: Fit,
-    room: _Room,
+    fit: Fit,
+    workspace: _Workspace,
 ) -> None:
-    """Fit one block into `found`. Arrays are (b, P, F) here: fits of a value lie together, and share its error."""
+    """Fit one block into `fit`; arrays are (b, P, F), so that a value's fits are neighbours."""
     columns = shared.shape[2]
-    lower, place = np.tril_indices(columns), _places(columns)
-    held = values * mask
+    lower, cell_sum = np.tril_indices(columns), _index_sums(columns)
+    masked = values * mask
     shared = shared * mask[..., None]
     products = np.concatenate([shared[..., lower[0]] * shared[..., lower[1]], shared * values[..., None]], axis=2)
     products = np.ascontiguousarray(products.transpose(0, 2, 1))
-    beside = np.ascontiguousarray(np.concatenate([shared, held[..., None]], axis=2).transpose(0, 2, 1))
-    column, precision, square, lever = room.cells
-    np.multiply(own.transpose(0, 2, 1), mask[..., None], out=column)
+    beside = np.ascontiguousarray(np.concatenate([shared, masked[..., None]], axis=2).transpose(0, 2, 1))
+    column, precision, square, lever = workspace.cells
+    np.multiply(last_column.transpose(0, 2, 1), mask[..., None], out=column)
     count = np.maximum(mask.sum(1), 1)[:, None]
-    # Systems are solved together: a column that only others need, of a track for one, takes no freedom from this one.
+    # Systems are solved together: a column of zeros in this one, as of a track without points,
+    # takes no freedom.
     needed = (shared != 0).any(1).sum(1)[:, None] + (column != 0).any(1)
     freedom = np.maximum(count - needed + 1, 1)
-    # What lies outside of the mask is known with an infinite error.
-    known, given = np.where(mask, error**2, np.inf)[..., None], np.where(mask, error**2, 0.0)[:, None, :]
-    likely = np.ascontiguousarray(np.moveaxis(prior, 2, 0))
+    # Values outside of the mask have an infinite error.
+    error_2_or_inf, error_2_or_0 = (
+        np.where(mask, error**2, np.inf)[..., None],
+        np.where(mask, error**2, 0.0)[:, None, :],
+    )
+    prior_by_column = np.ascontiguousarray(np.moveaxis(prior, 2, 0))
 
-    residual, weight, spread = found.residual, found.weight, found.spread
+    residual, weight, spread = fit.residual, fit.weight, fit.spread
     weight[:], spread[:] = 1.0, 0.5
-    system = room.system.reshape(-1, *spread.shape)
-    of_pairs, of_last = (part.swapaxes(0, 1) for part in np.split(room.sums[:-1], [products.shape[1]]))
+    system = workspace.system.reshape(-1, *spread.shape)
+    of_pairs, of_last = (part.swapaxes(0, 1) for part in np.split(workspace.sums[:-1], [products.shape[1]]))
     for step in range(ITERATIONS):
         if step == 0 or step > START:
-            np.add(known, (spread**2)[:, None], out=precision)
+            np.add(error_2_or_inf, (spread**2)[:, None], out=precision)
             np.divide(1.0, precision, out=precision)
         weight *= precision
         np.matmul(products, weight, out=of_pairs)
         np.multiply(weight, column, out=lever)
         np.matmul(beside, lever, out=of_last)
-        np.einsum("bpf,bpf->bf", lever, column, out=room.sums[-1])
-        np.take(room.sums, place, axis=0, out=system, mode="clip")
-        system[:: columns + 3] += likely
-        solve_systems(system.reshape(room.system.shape), room.outer, room.solution)
-        np.matmul(shared, room.solution[:-1].swapaxes(0, 1), out=residual)
-        residual += np.multiply(column, room.solution[-1][:, None], out=lever)
-        np.subtract(held[..., None], residual, out=residual)
+        np.einsum("bpf,bpf->bf", lever, column, out=workspace.sums[-1])
+        np.take(workspace.sums, cell_sum, axis=0, out=system, mode="clip")
+        system[:: columns + 3] += prior_by_column
+        solve_systems(system.reshape(workspace.system.shape), workspace.outer, workspace.solution)
+        np.matmul(shared, workspace.solution[:-1].swapaxes(0, 1), out=residual)
+        residual += np.multiply(column, workspace.solution[-1][:, None], out=lever)
+        np.subtract(masked[..., None], residual, out=residual)
         np.multiply(residual, residual, out=square)
+        # Weights of Student's t distribution: (f + 1) / (f + r^2 / variance); f is 1 in the first
+        # steps.
         np.multiply(square, precision, out=weight)
         if step < START:
             weight += 1.0
@@ -152,40 +164,41 @@ def _fits(
             continue
         weight += FREEDOM
         np.divide(FREEDOM + 1, weight, out=weight)
-        # Each value counts as far as it could tell: one with a large error of its own says little of the others'.
+        # Each value counts by the square of its precision: one with a large stated error shows
+        # little of the spread.
         share = np.multiply(precision, precision, out=precision)
         square *= share
-        seen = np.einsum("bpf,bpf->bf", square, weight) * (count / freedom)
-        beyond = (seen - (given @ share)[:, 0]) / np.maximum(share.sum(1), 1e-300)
+        square_sum = np.einsum("bpf,bpf->bf", square, weight) * (count / freedom)
+        beyond = (square_sum - (error_2_or_0 @ share)[:, 0]) / np.maximum(share.sum(1), 1e-300)
         np.sqrt(np.maximum(beyond, LEAST_SPREAD**2), out=spread)
-    found.solution[:] = np.moveaxis(room.solution, 0, 2)
-    found.last_precision[:] = room.system[-1, -2]
+    fit.solution[:] = np.moveaxis(workspace.solution, 0, 2)
+    fit.last_precision[:] = workspace.system[-1, -2]
 
 
-def _places(columns: int) -> NDArray[np.intp]:
-    """Return which of the sums stand in the rows of a system with `columns` shared columns, row by row."""
+def _index_sums(columns: int) -> NDArray[np.intp]:
+    """Return the index of the sum in each cell of a system with `columns` shared columns."""
     pairs = columns * (columns + 1) // 2
-    place = np.empty((columns + 1, columns + 2), np.intp)
+    cell_sum = np.empty((columns + 1, columns + 2), np.intp)
     lower = np.tril_indices(columns)
-    place[lower] = place[lower[::-1]] = np.arange(pairs)
-    place[:-1, -1] = pairs + np.arange(columns)
-    place[-1, :-2] = place[:-1, -2] = pairs + columns + np.arange(columns)
-    place[-1, -2:] = pairs + 2 * columns + 1, pairs + 2 * columns
-    return place.ravel()
+    cell_sum[lower] = cell_sum[lower[::-1]] = np.arange(pairs)
+    cell_sum[:-1, -1] = pairs + np.arange(columns)
+    cell_sum[-1, :-2] = cell_sum[:-1, -2] = pairs + columns + np.arange(columns)
+    cell_sum[-1, -2:] = pairs + 2 * columns + 1, pairs + 2 * columns
+    return cell_sum.ravel()
 
 
 def solve_systems(system: Float, outer: Float, solution: Float) -> None:
     """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots on their diagonal.
 
-    Elimination step by step over all systems: for matrices this small, much faster than one call a matrix. `outer` is
-    room for what is taken off.
+    Elimination step by step over all systems: for matrices this small, much faster than one call a
+    matrix. `outer` is memory for the products that are subtracted.
     """
     count = len(solution)
     for i in range(count - 1):
         below, beside = np.s_[i + 1 : count], np.s_[i + 1 :]
-        taken = outer[i:, i:]
-        np.multiply((system[below, i] / system[i, i])[:, None], system[i, beside], out=taken)
-        system[below, beside] -= taken
+        products = outer[i:, i:]
+        np.multiply((system[below, i] / system[i, i])[:, None], system[i, beside], out=products)
+        system[below, beside] -= products
     right = system[:, -1]
     for i in range(count - 1, -1, -1):
         np.divide(right[i], system[i, i], out=solution[i])
@@ -205,9 +218,11 @@ def log_density(residual: Float, scale: Float) -> Float:
 
 
 SCALE_TILT, SCALE_OFFSET = 1.0, 10.0
-"""mm/m and mm: where scatterers cannot tell a tilt from an offset (all of them in one place), shares go by these."""
+"""Scales of tilts, mm/m, and of offsets, mm: where scatterers cannot separate the two (all in one
+place), these decide the shares."""
 LEAST_SHARE = 1e-9
-"""Directions of rigid motion that move scatterers less than this share of the strongest are none."""
+"""Smallest strength of a direction of rigid motion, as a share of the strongest: weaker ones are
+not fitted."""
 WEAK = 1e6
 """Standard deviation, mm, of a prior so weak that it only keeps undetermined systems solvable."""
 
@@ -236,8 +251,9 @@ def remove_rigid(
 ) -> RigidFit:
     """Fit and remove settlement, sideways motion and two tilts, robustly.
 
-    A body tilted by t along x lifts a point by `t x` and moves a point at height h sideways by `-t h` along x. Each
-    track has an offset of its own, which holds its unknown reference and the building's mean motion.
+    A body tilted by t along x lifts a point by `t x` and moves a point at height h sideways by
+    `-t h` along x. Each track has an offset of its own, which contains its unknown reference and the
+    building's mean motion.
 
     Args:
         xy: (b, P, 2) m. height: (b, P) m. los: (b, P, 3) along x, y, up.
@@ -267,8 +283,8 @@ def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) 
 REACH_M = 4.0
 """Standard deviation of the neighbourhood's weight: the length of a bay of the label."""
 PRIOR_SD = np.array([20.0, 2.0, 2.0, 3.0])
-"""What is likely before looking: up (mm), gradients (mm/m), east (mm). A building seen from one side, or with few
-scatterers, then answers with the prior and its wide standard error instead of nonsense."""
+"""Prior standard deviations: up (mm), gradients (mm/m), east (mm). A building that is seen from one
+side, or with few scatterers, then gets the prior and its wide standard error."""
 
 
 class Local(NamedTuple):
@@ -283,8 +299,9 @@ def local_motion(
 ) -> Local:
     """Fit up, its gradients and east in the neighbourhood of each scatterer by weighted least squares.
 
-    North is taken as zero: the satellites hardly see it. Vertical and east are told apart where ascending and
-    descending tracks are both near; elsewhere the standard error of east stays that of the prior.
+    North is taken as zero: the satellites hardly see it. Vertical and east are separated where
+    ascending and descending tracks are both near; elsewhere the standard error of east stays that
+    of the prior.
 
     Args:
         xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. east: (b, P) LOS response to 1 mm towards the east.

@@ -1,12 +1,13 @@
 """Define shapes of damage, and fit them.
 
-They are simpler than what the simulation lets fail, and fewer: an engineer's hypotheses. Each is a vertical
-displacement for a unit drop, and a horizontal one beside it. The set is closed under the eight symmetries of a
-rectangle's frame, so that a mirrored building has mirrored evidence.
+They are simpler and fewer than the failures of the simulation: an engineer's hypotheses. Each is a
+vertical displacement for a unit drop, and a horizontal one beside it. The set is closed under the
+eight symmetries of a rectangle's frame, so that a mirrored building has mirrored evidence.
 
-Each is fitted together with what rigid motion the robust plane may have left. The likeliest shape without a guess of
-sideways motion is the engineer's answer. All together, weighted by their evidence (Laplace's approximation, MacKay
-1992), are what the network is told: of each quadrant how probable it is and how strained, of each mechanism likewise.
+Each is fitted together with the rigid motion that the robust plane may have left. The likeliest
+shape without a guess of sideways motion is the engineer's answer. All together, weighted by their
+evidence (Laplace's approximation, MacKay 1992), give the network's inputs: probability and strain
+of each quadrant and of each mechanism.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ SIDES = np.array([(1, 0), (0, 1), (-1, 0), (0, -1)])
 JOINT_M = 1.0
 """Width of a fitted step."""
 LONG_M, LINES = 16.0, (9, 13)
-"""Buildings up to this long have their shapes' strains looked for on so many lines, longer ones on more."""
+"""Largest side, m, of buildings whose strains are computed on a lattice of the smaller number of
+lines."""
 PAIRS = 64
-"""Buildings whose strains are looked for at a time."""
-_KNOWN: dict[tuple[float, float], Array] = {}
-"""Strains of buildings with these sides, m: a city has few different ones."""
-_LOOKING = Lock()
+"""Number of buildings of which strains are computed at a time."""
+_STRAINS: dict[tuple[float, float], Array] = {}
+"""Strains by the sides of a building, m: a city has few different pairs."""
+_STRAINS_LOCK = Lock()
 
 
 class Shape(NamedTuple):
@@ -44,22 +46,23 @@ class Shape(NamedTuple):
 
     mechanism: int
     form: int
-    """Which of the corners' three forms, of the bowls' radii, or of the troughs."""
+    """Number among the corners' three forms, the bowls' radii, or the troughs."""
     towards: tuple[float, float]
     """Corner, end or direction in which the step goes or the trough is crossed; relative place of a bowl."""
     start: float
-    """Where a ramp begins, a joint or a trough's axis lies: in half sides from the centre."""
+    """Beginning of a ramp, or place of a joint or of a trough's axis: in half sides from the
+    centre."""
     pull: float
     """Horizontal displacement as a share of the drop: outwards, but towards the middle of bowls and troughs."""
     prior: float
-    """How probable it is before looking, among all."""
+    """Prior probability among all shapes."""
 
 
 PULLS = {0.0: 0.6, 0.4: 0.25, 0.9: 0.15}
-"""How far a corner that drops also moves away along the diagonal of the building's frame, as a share of the drop; and
-how probable that is before looking."""
+"""Horizontal displacements of a dropping corner, outwards along the diagonal of the building's
+frame, as a share of the drop, with their prior probabilities."""
 OPENINGS = {0.0: 0.6, 0.5: 0.4}
-"""The same for ends and steps."""
+"""Openings of ends and steps as a share of the drop, with their prior probabilities."""
 STARTS = (0.0, 0.45)
 """Hinges of an end."""
 JOINTS = (-0.6, -0.3, 0.0, 0.3, 0.6)
@@ -70,10 +73,11 @@ SIGMAS = 3.0
 """Standard deviations of a bowl that are its radius."""
 TROUGHS = ((0.0, 0.45), (-0.6, 0.45), (0.6, 0.45), (0.0, 0.9))
 """Axis and inflection of a trough, in half extents of the building across it."""
-TAKEN = 0.05
-"""Of a trough's horizontal displacement, what a building takes over, as a share of the vertical."""
+TROUGH_PULL = 0.05
+"""Horizontal displacement that a building takes over from a trough, as a share of the vertical
+one."""
 PRIOR = (0.4, 0.15, 0.15, 0.2, 0.1)
-"""Of the mechanisms."""
+"""Prior probabilities of the mechanisms."""
 
 
 def _shapes() -> tuple[Shape, ...]:
@@ -81,28 +85,33 @@ def _shapes() -> tuple[Shape, ...]:
     corners, ends = ([(float(x), float(y)) for x, y in ways] for ways in (SIGNS, SIDES))
     across = [(1.0, 0.0), (0.0, 1.0), (half, half), (half, -half)]
     # In this order: corner by corner, and the first of each is the engineer's.
-    own = [Shape(CORNER, form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)]
-    own += [Shape(END, 0, e, start, pull, p) for e in ends for start in STARTS for pull, p in OPENINGS.items()]
-    # What opens with the other part that drops is another shape; without opening it is the same, but for rigid motion.
-    own += [
+    shapes = [Shape(CORNER, form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)]
+    shapes += [Shape(END, 0, e, start, pull, p) for e in ends for start in STARTS for pull, p in OPENINGS.items()]
+    # A step that opens is another shape if the other part drops. Without an opening both are the
+    # same, but for rigid motion: then two of the four directions are enough.
+    shapes += [
         Shape(STEP, 0, e, start, pull, p / (2 if pull else 1))
         for pull, p in OPENINGS.items()
         for e in ends[: 4 if pull else 2]
         for start in JOINTS
     ]
-    own += [
+    shapes += [
         Shape(BOWL, form, (x, y), 0.0, 0.0, len(at) ** -2.0) for form, at in enumerate(PLACES) for x in at for y in at
     ]
-    own += [Shape(BENDING, form, way, at, TAKEN, 1.0) for way in across for form, (at, _) in enumerate(TROUGHS)]
-    total = np.bincount([shape.mechanism for shape in own], [shape.prior for shape in own])
-    return tuple(shape._replace(prior=PRIOR[shape.mechanism] * shape.prior / total[shape.mechanism]) for shape in own)
+    shapes += [
+        Shape(BENDING, form, way, at, TROUGH_PULL, 1.0) for way in across for form, (at, _) in enumerate(TROUGHS)
+    ]
+    total = np.bincount([shape.mechanism for shape in shapes], [shape.prior for shape in shapes])
+    return tuple(
+        shape._replace(prior=PRIOR[shape.mechanism] * shape.prior / total[shape.mechanism]) for shape in shapes
+    )
 
 
 ALL = _shapes()
 MECHANISM = np.array([shape.mechanism for shape in ALL])
 LOG_PRIOR = np.log([shape.prior for shape in ALL])
 PLAIN = np.flatnonzero([shape.pull < 0.1 for shape in ALL])
-"""Those that an engineer would try: without a guess of what moves sideways."""
+"""Shapes that an engineer would try: without a guess of sideways motion."""
 
 
 def _ramp(towards: Float, start: float) -> Float:
@@ -142,42 +151,42 @@ def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
     """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`; `los` (b, P, 3) x, y, up."""
-    result = np.empty((len(ALL), len(xy), xy.shape[1]))
+    response = np.empty((len(ALL), len(xy), xy.shape[1]))
     for number, shape in enumerate(ALL):
-        result[number], way = displacement(shape, xy, side)
+        response[number], way = displacement(shape, xy, side)
         along = los[..., 2]
         if shape.pull:
             along = along - shape.pull * (los[..., 0] * way[..., 0] + los[..., 1] * way[..., 1])
-        result[number] *= along
-    return result.swapaxes(0, 1)
+        response[number] *= along
+    return response.swapaxes(0, 1)
 
 
 def strains_per_mm(side: Float) -> Array:
     """Return the largest strain (b, S, 4) of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
 
-    Sides are rounded as in `find_strains`.
+    Sides are rounded as in `compute_strains`.
     """
-    keys, place = find_strains(side)
-    return np.stack([_KNOWN[key] for key in keys])[place]
+    keys, place = compute_strains(side)
+    return np.stack([_STRAINS[key] for key in keys])[place]
 
 
-def find_strains(side: Float) -> tuple[list[tuple[float, float]], NDArray[np.intp]]:
-    """Look for the strains of buildings with sides (b, 2), m, once; the more at a time, the faster.
+def compute_strains(side: Float) -> tuple[list[tuple[float, float]], NDArray[np.intp]]:
+    """Compute the strains of buildings with sides (b, 2), m, once; the more at a time, the faster.
 
-    Sides are rounded to 1 m, longer ones to 2 m, so that a city asks for few different pairs.
+    Sides are rounded to 1 m, longer ones to 2 m, so that a city has few different pairs.
 
     Returns:
-        The pairs of rounded sides that there are, and which of them each building has (b,).
+        The different pairs of rounded sides, and the number (b,) of each building's pair.
     """
     rounded = np.where(side < LONG_M, np.maximum(np.round(side), 1.0), 2 * np.round(side / 2))
     pairs, place = np.unique(rounded, axis=0, return_inverse=True)
     keys = [(x, y) for x, y in pairs.tolist()]
-    with _LOOKING:
+    with _STRAINS_LOCK:
         for long in (False, True):
-            fresh = [key for key in keys if key not in _KNOWN and (max(key) > LONG_M) == long]
+            fresh = [key for key in keys if key not in _STRAINS and (max(key) > LONG_M) == long]
             for start in range(0, len(fresh), PAIRS):
-                these = fresh[start : start + PAIRS]
-                _KNOWN.update(zip(these, _strains(np.array(these), LINES[long]), strict=True))
+                batch = fresh[start : start + PAIRS]
+                _STRAINS.update(zip(batch, _strains(np.array(batch), LINES[long]), strict=True))
     return keys, place.ravel()
 
 
@@ -190,11 +199,11 @@ class _Mirrored(NamedTuple):
     """The shapes without their mirror images: of a corner, one of four."""
 
     shapes: tuple[Shape, ...]
-    """Those towards the north-east."""
+    """Shapes towards the north-east."""
     of: NDArray[np.intp]
-    """(S,) which of them each of `ALL` is, mirrored."""
+    """(S,) number of the shape of which each of `ALL` is a mirror image."""
     quadrant: NDArray[np.intp]
-    """(S, 4) and which of its quadrants each quadrant is."""
+    """(S, 4) quadrant of that shape for each quadrant of the mirror image."""
 
 
 def _mirrored() -> _Mirrored:
@@ -211,18 +220,18 @@ MIRRORED = _mirrored()
 def _strains(side: Array, lines: int) -> Array:
     """Compute strains (b, S, 4) by the label's definition, on a lattice of `lines` lines along each axis.
 
-    A shape that is the same all along one axis needs but the two edges of it.
+    A shape that does not vary along an axis needs no more than the two edges there.
     """
-    found = np.empty((len(side), len(MIRRORED.shapes), 4))
+    strain = np.empty((len(side), len(MIRRORED.shapes), 4))
     for axes in ((0,), (1,), (0, 1)):
-        own = [number for number, shape in enumerate(MIRRORED.shapes) if _axes(shape) == axes]
+        numbers = [number for number, shape in enumerate(MIRRORED.shapes) if _axes(shape) == axes]
         lattice = tuple(lines if axis in axes else 2 for axis in (0, 1))
-        found[:, own] = _strains_on(side, [MIRRORED.shapes[number] for number in own], lattice)
-    return np.asarray(found[:, MIRRORED.of[:, None], MIRRORED.quadrant])
+        strain[:, numbers] = _strains_on(side, [MIRRORED.shapes[number] for number in numbers], lattice)
+    return np.asarray(strain[:, MIRRORED.of[:, None], MIRRORED.quadrant])
 
 
 def _axes(shape: Shape) -> tuple[int, ...]:
-    """Return the axes along which a shape is not the same everywhere."""
+    """Return the axes along which a shape varies."""
     if shape.mechanism in (CORNER, BOWL):
         return (0, 1)
     return tuple(np.flatnonzero(shape.towards).tolist())
@@ -230,7 +239,7 @@ def _axes(shape: Shape) -> tuple[int, ...]:
 
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:
     """Compute strains (b, shapes, 4) on a lattice of `lattice` lines in x and in y."""
-    found = np.zeros((len(side), len(shapes), 4))
+    largest = np.zeros((len(side), len(shapes), 4))
     grid = np.stack(np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1)
     weight = np.outer(*(np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice)).ravel()
     grid = grid.reshape(-1, 2)
@@ -243,16 +252,24 @@ def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> A
         low = level.copy()
         low[..., axis] = grid[:, axis] * (side[:, axis] - bay)[:, None] - bay[:, None] / 2
         step = bay[:, None, None] * np.eye(2)[axis]
-        (near, near_way), (far, far_way) = _fields(shapes, low, side, axis), _fields(shapes, low + step, side, axis)
-        over = bay[:, None, None]
-        strain = principal_tensile_strain((far - near) / over - tilt[..., None], (far_way - near_way) / over)
+        (low_up, low_along), (high_up, high_along) = (
+            _fields(shapes, low, side, axis),
+            _fields(shapes, low + step, side, axis),
+        )
+        bay_m = bay[:, None, None]
+        # Slope of the bay less the building's tilt, and its stretch: the label's angular distortion
+        # and strain.
+        strain = principal_tensile_strain(
+            (high_up - low_up) / bay_m - tilt[..., None], (high_along - low_along) / bay_m
+        )
         middle = low + step / 2
         for quadrant, sign in enumerate(SIGNS):
-            # A bay on the middle line is of both its sides: only so has a mirrored shape mirrored strains.
+            # A bay on the middle line counts on both sides, so that a mirrored shape has mirrored
+            # strains.
             inside = (middle * sign > -1e-6).all(-1)
-            own = np.where(inside[:, None], strain, 0.0).max(2)
-            found[..., quadrant] = np.maximum(found[..., quadrant], own)
-    return found
+            in_quadrant = np.where(inside[:, None], strain, 0.0).max(2)
+            largest[..., quadrant] = np.maximum(largest[..., quadrant], in_quadrant)
+    return largest
 
 
 def _fields(shapes: list[Shape], xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
@@ -265,15 +282,16 @@ def _fields(shapes: list[Shape], xy: Float, side: Float, axis: int = 0) -> tuple
 
 
 LIKELY_PERMILLE = 2.0
-"""Standard deviation of a shape's strain before looking. Without it, three scatterers near the middle of a house would
-tell of corners that dropped by metres (ridge regression, Hoerl and Kennard 1970)."""
+"""Prior standard deviation of a shape's strain. Without it, three scatterers near the middle of a
+house would give corners that dropped by metres (ridge regression, Hoerl and Kennard 1970)."""
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
-"""mm/m and mm: of the rigid motion that the robust plane may have left."""
+"""Prior standard deviations of the rigid motion that the robust plane may have left: tilts, mm/m,
+and offsets, mm."""
 WARY = 4.0
 CELLS = 1 << 18
-"""Scatterers times shapes that are fitted at a time: bounds the memory."""
+"""Number of scatterers times shapes that are fitted at a time: bounds the memory."""
 LEAST_SHARE = 1e-6
-"""Probability that is not looked below."""
+"""Smallest probability of which a logarithm is taken."""
 
 
 class ShapeFits(NamedTuple):
@@ -293,7 +311,7 @@ class ShapeFits(NamedTuple):
     log_odds: Float
     """(b, 4) log probability of each quadrant, given that there is damage, over all shapes."""
     wary_log_odds: Float
-    """(b, 4) the same if the scatterers told but a `WARY` part of what they seem to: no shape is quite the true one."""
+    """(b, 4) the same with the evidence divided by `WARY`: no shape is quite the true one."""
     end_log_odds: Float
     """(b, 4) the same as `log_odds`, over ends alone."""
     step_log_odds: Float
@@ -326,13 +344,13 @@ def fit_shapes(
     size = max(1, CELLS // (len(ALL) * max(xy.shape[1], 1)))
     rigid = rigid_design(xy, height, los, track)
     parts = [
-        _fit_shapes(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
+        _describe_fits(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
         for at in (slice(start, start + size) for start in range(0, len(xy), size))
     ]
     return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
-class _Weighed(NamedTuple):
+class _FittedShapes(NamedTuple):
     """All shapes, fitted to b buildings."""
 
     drop: Float
@@ -344,26 +362,28 @@ class _Weighed(NamedTuple):
     responses: Float
     """(b, S, P)"""
     variance: Float
-    """(b, P) of what a scatterer's residual has beside its building's rigid motion, mm2."""
+    """(b, P) variance of a scatterer's residual beside its building's rigid motion, mm2."""
 
 
-def _weigh(
+def _fit_all(
     xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
-) -> _Weighed:
+) -> _FittedShapes:
     """Fit all shapes to some buildings; `rigid` is their `rigid_design`."""
-    likely = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
-    undamaged = student_fit(rigid, residual, error, mask, likely)
+    rigid_prior = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
+    undamaged = student_fit(rigid, residual, error, mask, rigid_prior)
     variance = error**2 + (undamaged.spread**2)[:, None]
-    nothing = _badness(undamaged, variance, mask, likely)
+    undamaged_loss = _negative_log_posterior(undamaged, variance, mask, rigid_prior)
 
     by_quadrant = strains_per_mm(side)
-    prior = np.empty((*by_quadrant.shape[:2], len(likely) + 1))
-    prior[..., :-1], prior[..., -1] = likely, (by_quadrant.max(2) / LIKELY_PERMILLE) ** 2
-    moved = responses(xy, los, side)
-    fit = student_fits(rigid, moved, residual, error, mask, prior)
-    badness = _badness(fit, variance[:, None, :], mask[:, None, :], prior)
-    evidence = nothing[:, None] - badness - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
-    return _Weighed(fit.solution[..., -1], evidence, by_quadrant, moved, variance)
+    prior = np.empty((*by_quadrant.shape[:2], len(rigid_prior) + 1))
+    prior[..., :-1], prior[..., -1] = rigid_prior, (by_quadrant.max(2) / LIKELY_PERMILLE) ** 2
+    shape_response = responses(xy, los, side)
+    fit = student_fits(rigid, shape_response, residual, error, mask, prior)
+    loss = _negative_log_posterior(fit, variance[:, None, :], mask[:, None, :], prior)
+    # Laplace's approximation: the likeliest fit, and the width of the drop's posterior by that of
+    # its prior.
+    evidence = undamaged_loss[:, None] - loss - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
+    return _FittedShapes(fit.solution[..., -1], evidence, by_quadrant, shape_response, variance)
 
 
 def damage_pattern(
@@ -378,63 +398,65 @@ def damage_pattern(
 ) -> tuple[Float, Float]:
     """Return the LOS displacement (b, P) by damage, mm, averaged over all shapes by their evidence.
 
-    Beside it the variance (b, P), mm2, of what a scatterer does otherwise than its building. Arguments as of
-    `fit_shapes`.
+    Beside it the variance (b, P), mm2, of a scatterer's residual. Arguments as of `fit_shapes`.
     """
-    found = _weigh(xy, los, residual, error, rigid_design(xy, height, los, track), mask, side)
-    share = softmax(found.evidence, axis=1) * found.drop
-    return np.einsum("bs,bsp->bp", share, found.responses), found.variance
+    fits = _fit_all(xy, los, residual, error, rigid_design(xy, height, los, track), mask, side)
+    share = softmax(fits.evidence, axis=1) * fits.drop
+    return np.einsum("bs,bsp->bp", share, fits.responses), fits.variance
 
 
-def _fit_shapes(
+def _describe_fits(
     xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
 ) -> ShapeFits:
     """Fit some buildings; `rigid` is their `rigid_design`."""
-    drop, evidence, by_quadrant, _, _ = _weigh(xy, los, residual, error, rigid, mask, side)
+    drop, evidence, by_quadrant, _, _ = _fit_all(xy, los, residual, error, rigid, mask, side)
     per_mm = by_quadrant.max(2)
     severity = np.abs(drop) * per_mm
 
-    right = accepted(by_quadrant)
-    right = right / right.sum(2, keepdims=True)
+    accepted_share = accepted(by_quadrant)
+    accepted_share = accepted_share / accepted_share.sum(2, keepdims=True)
     share = softmax(evidence, axis=1)
     corner = MECHANISM == CORNER
     of_corner = softmax(evidence[:, corner], axis=1).reshape(len(xy), 4, -1)
     corner_share = of_corner.sum(2)
-    own = [number == MECHANISM for number in range(len(FAILURES))]
-    # Of the quadrants that a shape strains alike, the one that it strains most.
+    of_mechanism = [number == MECHANISM for number in range(len(FAILURES))]
+    # Among the quadrants that a shape strains alike, the one with the largest strain gets the full
+    # evidence.
     worst = np.log(np.maximum(by_quadrant[:, PLAIN], 1e-9) / per_mm[:, PLAIN, None])
-    plain = np.where(right[:, PLAIN], evidence[:, PLAIN, None] + worst, -np.inf)
+    plain = np.where(accepted_share[:, PLAIN], evidence[:, PLAIN, None] + worst, -np.inf)
     best = plain.argmax(1)
     return ShapeFits(
         corner_drop=drop[:, corner].reshape(len(xy), 4, -1)[..., 0],
         corner_log_odds=np.log(np.maximum(corner_share, LEAST_SHARE)),
         # A corner that explains nothing has no shape that explains it best: then all count the same.
         corner_severity=_average(severity[:, corner].reshape(len(xy), 4, -1), of_corner),
-        best_gain=np.where(np.isfinite(found := np.take_along_axis(plain, best[:, None], 1)[:, 0]), found, 0.0),
-        best_severity=np.where(np.isfinite(found), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0),
-        log_odds=_log_odds(share, right),
-        wary_log_odds=_log_odds(softmax(evidence / WARY, axis=1), right),
+        best_gain=np.where(np.isfinite(gain := np.take_along_axis(plain, best[:, None], 1)[:, 0]), gain, 0.0),
+        best_severity=np.where(np.isfinite(gain), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0),
+        log_odds=_log_odds(share, accepted_share),
+        wary_log_odds=_log_odds(softmax(evidence / WARY, axis=1), accepted_share),
         **{
-            f"{FAILURES[number]}_log_odds": _log_odds(softmax(evidence[:, own[number]], axis=1), right[:, own[number]])
+            f"{FAILURES[number]}_log_odds": _log_odds(
+                softmax(evidence[:, of_mechanism[number]], axis=1), accepted_share[:, of_mechanism[number]]
+            )
             for number in range(1, len(FAILURES))
         },
         severity=np.einsum("bs,bs,bsq->bq", share, np.abs(drop), by_quadrant),
-        mechanism_gain=np.stack([logsumexp(evidence[:, these], axis=1) for these in own], axis=1),
+        mechanism_gain=np.stack([logsumexp(evidence[:, members], axis=1) for members in of_mechanism], axis=1),
         mechanism_severity=np.stack(
-            [_average(severity[:, these], softmax(evidence[:, these], axis=1)) for these in own], axis=1
+            [_average(severity[:, members], softmax(evidence[:, members], axis=1)) for members in of_mechanism], axis=1
         ),
     )
 
 
-def _log_odds(share: Float, right: Float) -> Float:
+def _log_odds(share: Float, accepted_share: Float) -> Float:
     """Return the quadrants' log probability (b, 4) from shapes (b, S) and the quadrants they strain most (b, S, 4)."""
-    return np.asarray(np.log(np.maximum(np.einsum("bs,bsq->bq", share, right), LEAST_SHARE)))
+    return np.asarray(np.log(np.maximum(np.einsum("bs,bsq->bq", share, accepted_share), LEAST_SHARE)))
 
 
 def _average(values: Float, share: Float) -> Float:
     return np.asarray(((share + 1e-12) * values).sum(-1) / (share + 1e-12).sum(-1))
 
 
-def _badness(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
+def _negative_log_posterior(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
     """Return the negative log posterior of each fit, up to a constant that all fits of a building share."""
     return np.asarray(misfit(fit.residual, variance, mask) + (prior * fit.solution**2).sum(-1) / 2)

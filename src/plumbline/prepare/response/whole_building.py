@@ -1,14 +1,16 @@
 """Measure how far a building moves and tilts as a whole, from the first to the last epoch.
 
-Scatterers are fitted by tilts and an offset a track, robustly. Their courses in time (`Courses`) then say how far each
-of these motions went. A movement as a whole is large against its noise, so its course counts: a straight line through
-one that came to rest early is off by tens of percent. What courses are possible (`beginning.possible`) is described in
-two ways, and both are held as likely: as random about the line, with the covariance of all, where any mixture of them
-is possible; and as exactly one of them, which alone believes a movement of the last days (docs/benchmarks,
+Scatterers are fitted by tilts and an offset a track, robustly. Their courses in time (`Courses`)
+then show how far each of these motions went. A movement as a whole is large against its noise, so
+its course counts: a straight line through one that came to rest early is off by tens of percent.
+The possible courses (`beginning.possible_courses`) are described in two ways, which count the same:
+as random about the line, with the covariance of all, where any mixture of them is possible; and as
+exactly one of them, which alone allows a movement of the last days (docs/benchmarks,
 2026-11-28-levelling).
 
-Standard errors hold the noise of each scatterer, the spread between scatterers (damage, positions), the noise that
-scatterers of a track share, the unknown course, and what wrong positions do to a tilt.
+Standard errors include the noise of each scatterer, the spread between scatterers (damage,
+positions), the noise that scatterers of a track share, the unknown course, and the effect of wrong
+positions on a tilt.
 """
 
 from __future__ import annotations
@@ -25,43 +27,49 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.prepare.response.floor import strain_resolution
 from plumbline.prepare.response.rigid_body import Fit, rigid_design, student_fit
 from plumbline.prepare.scatterers import Scatterers, rectangles
-from plumbline.prepare.series.beginning import TIME, possible
+from plumbline.prepare.series.beginning import TIME, possible_courses
 from plumbline.prepare.series.temporal_basis import LINE, dictionary_courses, shape_coordinates
 
 Float = NDArray[np.floating[Any]]
-FEWEST = 3
-"""Scatterers of a building; fewer say too little of it."""
+MIN_SCATTERERS = 3
+"""Smallest number of scatterers to which a plane is fitted."""
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4
-"""mm/m and mm: standard deviations before looking."""
-MOST_TILT_ERROR, MOST_TILT_SHARE = 1.5, 0.2
-"""mm/m, in the worst direction: half of what was known before; and of the tilt itself, for under a large one wrong
-positions make the error large as well. A tilt that is known no better is not given."""
+"""Prior standard deviations of tilts, mm/m, and of offsets, mm."""
+MAX_TILT_ERROR_MM_M, MAX_TILT_ERROR_SHARE = 1.5, 0.2
+"""Largest standard error of a tilt that is reported, in the worst direction: in mm/m, half of the
+prior's; or as a share of the tilt, because under a large tilt wrong positions make the error large
+as well."""
 USUAL_SPREAD, COUNTS = 1.0, 2.0
-"""mm, and as how many scatterers it counts: what scatterers of a building do beside noise and rigid motion."""
+"""Prior spread of a building's scatterers beside noise and rigid motion, mm, and the number of
+scatterers that it counts as."""
 NORMAL = 1.25
-"""Standard deviation of normal errors by the spread of `student_fit`."""
+"""Ratio of the standard deviation of normal errors to the spread of `student_fit`."""
 TAIL, BEYOND = 0.9, 1.5
-"""Scatterers farther off than this many times the tail's quantile of the residuals are outliers, not damage."""
+"""Quantile of the residuals, and the multiple of it beyond which scatterers are outliers, not
+damage."""
 ASTRAY_M = 3.0
-"""Position errors of points, the larger ones; where a spread would need more, it is not theirs."""
+"""Standard deviation of the larger position errors of points, m; a spread that would need more has
+another cause."""
 MIN_SHARED_WEIGHT = 0.5
 """Smallest weight in the fit of a scatterer that shares the building's motion: it is off by at most 2.4 times the
 spread."""
 LEANS_MM_M = 10.0
-"""Half as much again as where structural damage begins (1/150, Skempton and MacDonald 1956)."""
-KNOWN, ROUNDS = 1.0, 8
-"""As how many coordinates it counts that a building's courses differ from the line as much as others do."""
+"""Smallest tilt that may hide damage, mm/m: 1.5 times that at which structural damage begins
+(1/150, Skempton and MacDonald 1956)."""
+PRIOR_COORDINATES, ROUNDS = 1.0, 8
+"""Number of coordinates that the prior counts as, by which a building's courses differ from the
+line as much as those of others; and number of iterations."""
 WIDER = 10.0
-"""Variance of how far a motion went before looking, as a multiple of the square of what its scatterers say."""
+"""Prior variance of a motion's size, as a multiple of the square of its estimate along the line."""
 
 
 class WholeBuildings(NamedTuple):
-    """Motion of F buildings, seen by T tracks, over the period that changes refer to; NaN where nothing is known."""
+    """Motion of F buildings, seen by T tracks, over the period; NaN without an estimate."""
 
     change: Float
     """(F, T) mm along LOS, of the middle of the footprint; each track has its own reference."""
     variance: Float
-    """(F, T) of it, mm2."""
+    """(F, T) variance of the change, mm2."""
     los: Float
     """(F, T, 3) mean LOS: east, north, up."""
     tilt: Float
@@ -73,7 +81,7 @@ class WholeBuildings(NamedTuple):
     resolution: Float
     """(F,) smallest strain that the points could show, permille; see `floor`."""
     lean: Float
-    """(F,) likeliest size of the tilt, mm/m, also where it is not known well enough to be given."""
+    """(F,) likeliest size of the tilt, mm/m, also where it is not precise enough to be reported."""
     agreeing: NDArray[np.int64]
     """(F, T) number of scatterers that share the building's motion."""
 
@@ -84,9 +92,9 @@ class WholeBuildings(NamedTuple):
 
     @property
     def hides_damage(self) -> NDArray[np.bool_]:
-        """(F,) whether a lean may hide moderate damage: points that are not where the product says move like it."""
-        told = np.where(np.isnan(self.resolution), np.inf, self.resolution)
-        return np.asarray((self.lean >= LEANS_MM_M) & (told >= CATEGORY_BOUNDS_PERMILLE[2]))
+        """(F,) whether a lean may hide moderate damage: wrongly placed points move like damage."""
+        resolution = np.where(np.isnan(self.resolution), np.inf, self.resolution)
+        return np.asarray((self.lean >= LEANS_MM_M) & (resolution >= CATEGORY_BOUNDS_PERMILLE[2]))
 
 
 def whole_buildings(
@@ -101,7 +109,7 @@ def whole_buildings(
         years: length of the period that changes refer to.
     """
     count, tracks = los.shape[:2]
-    found = WholeBuildings(
+    whole = WholeBuildings(
         np.full((count, tracks), np.nan),
         np.full((count, tracks), np.nan),
         los,
@@ -114,20 +122,20 @@ def whole_buildings(
     )
     xy = scatterers.xy - frame.to_building(np.arange(count), middle)[scatterers.building]
     for rectangle in rectangles(np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]):
-        enough = rectangle.mask.sum(1) >= FEWEST
-        own, row, mask = rectangle.building[enough], rectangle.row[enough], rectangle.mask[enough]
-        if len(own):
+        is_fitted = rectangle.mask.sum(1) >= MIN_SCATTERERS
+        buildings, row, mask = rectangle.building[is_fitted], rectangle.row[is_fitted], rectangle.mask[is_fitted]
+        if len(buildings):
             motion, tilt, covariance, astray = _fit(scatterers, xy, row, mask, tracks, years)
-            cos, sin = np.cos(frame.angle[own]), np.sin(frame.angle[own])
+            cos, sin = np.cos(frame.angle[buildings]), np.sin(frame.angle[buildings])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
-            found.put(
-                own,
+            whole.put(
+                buildings,
                 **motion,
                 tilt=(turn @ tilt[..., None])[..., 0],
                 tilt_covariance=turn @ covariance @ turn.transpose(0, 2, 1),
-                resolution=_resolution(scatterers, row, mask, frame.side[own], astray),
+                resolution=_resolution(scatterers, row, mask, frame.side[buildings], astray),
             )
-    return found
+    return whole
 
 
 def _fit(
@@ -136,42 +144,49 @@ def _fit(
     """Fit b buildings with scatterers `row` (b, P).
 
     Returns:
-        Fields of `WholeBuildings`; tilts (b, 2) and their covariances (b, 2, 2) in the building frame; and (b,) what
-        wrong positions may do under the tilt, mm, at most what the scatterers do.
+        Fields of `WholeBuildings`; tilts (b, 2) and their covariances (b, 2, 2) in the building
+        frame; and the motion (b,) that wrong positions may cause under the tilt, mm, at most the
+        scatterers' spread.
     """
     track, error = scatterers.track[row], scatterers.change_se[row]
     design = rigid_design(xy[row], scatterers.height[row], scatterers.los[row], track) * mask[..., None]
     design = np.concatenate([design, np.zeros((*mask.shape, 2 + tracks - design.shape[2]))], axis=2)
-    seen = (design[..., 2:] != 0).any(1)
+    is_seen = (design[..., 2:] != 0).any(1)
     prior = np.r_[[LIKELY_TILT] * 2, [WEAK_OFFSET] * tracks] ** -2.0
     fit = student_fit(design, scatterers.change[row], error, mask, prior)
-    spread = _spread(fit, error, mask, 2 + seen.sum(1))
+    spread = _spread(fit, error, mask, 2 + is_seen.sum(1))
     weight = np.where(mask, np.minimum(fit.weight, 1), 0) / (error**2 + spread[:, None] ** 2)
     weighted = (weight[..., None] * design).transpose(0, 2, 1)
-    # Before looking, few lean; of one that is found to, it is not held that it hardly does.
-    held = np.tile(prior, (len(row), 1))
-    held[:, :2] = 1 / (LIKELY_TILT**2 + fit.solution[:, :2] ** 2)
-    covariance = np.linalg.inv(weighted @ design + held[:, :, None] * np.eye(held.shape[1]))
-    common = design[..., 2:] * (scatterers.common_se[row] * years)[..., None]
+    # Few buildings lean, so the prior of a tilt is narrow. It is widened by the fitted tilt: a
+    # building that leans must not be drawn upright by it.
+    widened_prior = np.tile(prior, (len(row), 1))
+    widened_prior[:, :2] = 1 / (LIKELY_TILT**2 + fit.solution[:, :2] ** 2)
+    covariance = np.linalg.inv(weighted @ design + widened_prior[:, :, None] * np.eye(widened_prior.shape[1]))
+    common_error = design[..., 2:] * (scatterers.common_se[row] * years)[..., None]
     variance = np.diagonal(covariance, axis1=1, axis2=2).copy()
-    variance[:, 2:] += common.max(1) ** 2
+    variance[:, 2:] += common_error.max(1) ** 2
 
-    total, error_2 = _totals(scatterers, row, mask, covariance @ weighted, variance)
-    together = covariance[:, 0, 1] / np.sqrt(variance[:, 0] * variance[:, 1])
-    tilt, across = total[:, :2], together * np.sqrt(error_2[:, 0] * error_2[:, 1])
-    of_tilt = np.stack([error_2[:, 0], across, across, error_2[:, 1]], axis=1).reshape(-1, 2, 2)
-    tilt, of_tilt = _with_positions(tilt, of_tilt, NORMAL * fit.spread, weight.sum(1))
-    error = np.sqrt(np.linalg.eigvalsh(of_tilt)[:, 1])
-    known = error <= np.maximum(MOST_TILT_ERROR, MOST_TILT_SHARE * np.hypot(*tilt.T))
+    total, error_2 = _estimate_totals(scatterers, row, mask, covariance @ weighted, variance)
+    correlation = covariance[:, 0, 1] / np.sqrt(variance[:, 0] * variance[:, 1])
+    tilt, tilt_product = total[:, :2], correlation * np.sqrt(error_2[:, 0] * error_2[:, 1])
+    tilt_covariance = np.stack([error_2[:, 0], tilt_product, tilt_product, error_2[:, 1]], axis=1).reshape(-1, 2, 2)
+    tilt, tilt_covariance = _correct_for_positions(tilt, tilt_covariance, NORMAL * fit.spread, weight.sum(1))
+    error = np.sqrt(np.linalg.eigvalsh(tilt_covariance)[:, 1])
+    is_precise = error <= np.maximum(MAX_TILT_ERROR_MM_M, MAX_TILT_ERROR_SHARE * np.hypot(*tilt.T))
     motion = {
-        "change": np.where(seen, total[:, 2:], np.nan),
-        "variance": np.where(seen, error_2[:, 2:], np.nan),
-        # Under a very large one no plane is found: wrong positions then make up what scatterers do.
+        "change": np.where(is_seen, total[:, 2:], np.nan),
+        "variance": np.where(is_seen, error_2[:, 2:], np.nan),
+        # Under a very large tilt the fit finds no plane: wrong positions then explain the spread.
         "lean": np.maximum(np.hypot(*tilt.T), NORMAL * fit.spread / ASTRAY_M),
         "agreeing": ((fit.weight >= MIN_SHARED_WEIGHT)[..., None] & (design[..., 2:] != 0)).sum(1),
     }
     astray = np.minimum(NORMAL * fit.spread, ASTRAY_M * np.sqrt((fit.solution[:, :2] ** 2).sum(1)))
-    return motion, np.where(known[:, None], tilt, np.nan), np.where(known[:, None, None], of_tilt, np.nan), astray
+    return (
+        motion,
+        np.where(is_precise[:, None], tilt, np.nan),
+        np.where(is_precise[:, None, None], tilt_covariance, np.nan),
+        astray,
+    )
 
 
 def _resolution(
@@ -186,13 +201,13 @@ def _resolution(
 def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.intp]) -> Float:
     """Return the standard deviation (b,) between scatterers beyond their stated errors, mm.
 
-    It counts damage in full, which the fit itself leaves out, for it disturbs the building's plane. As few scatterers
-    tell little of it, it is widened: 1.645 of it hold 90 %.
+    It counts damage in full, which the fit itself leaves out, for damage disturbs the building's
+    plane. Few scatterers determine it poorly, so it is widened: 1.645 times it covers 90 %.
     """
     count, scale = mask.sum(1), np.sqrt(error**2 + fit.spread[:, None] ** 2)
-    off = np.where(mask, np.abs(fit.residual) / scale, np.inf)
-    tail = np.sort(off, axis=1)[np.arange(len(off)), np.floor(TAIL * (count - 1)).astype(int)]
-    square = np.minimum(np.where(mask, off, 0), BEYOND * np.maximum(tail, 1)[:, None]) ** 2 * scale**2
+    deviation = np.where(mask, np.abs(fit.residual) / scale, np.inf)
+    tail = np.sort(deviation, axis=1)[np.arange(len(deviation)), np.floor(TAIL * (count - 1)).astype(int)]
+    square = np.minimum(np.where(mask, deviation, 0), BEYOND * np.maximum(tail, 1)[:, None]) ** 2 * scale**2
     freedom = np.maximum(count - needed, 0)
     beyond = square.sum(1) / np.maximum(freedom, 1) - (error**2 * mask).sum(1) / count
     usual = USUAL_SPREAD**2 + ASTRAY_M**2 * (fit.solution[:, :2] ** 2).sum(1)
@@ -200,7 +215,7 @@ def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.
     return np.asarray(np.sqrt(variance) * stdtrit(freedom + COUNTS, 0.95) / ndtri(0.95), float)
 
 
-def _totals(
+def _estimate_totals(
     scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], solver: Float, variance: Float
 ) -> tuple[Float, Float]:
     """Return how far each motion (b, J) went, and its variance.
@@ -208,7 +223,7 @@ def _totals(
     Args:
         solver: (b, J, P) from values of scatterers to motions. variance: (b, J) of a motion along the line.
     """
-    line, unlike = _expected()
+    line, course_covariance = _describe_courses()
     course, root = scatterers.course[row].astype(float), scatterers.course_root[row].astype(float)
     bent = np.isfinite(course).all((1, 2))
     total, error_2 = (solver @ scatterers.change[row][..., None])[..., 0], variance.copy()
@@ -216,65 +231,71 @@ def _totals(
         return total, error_2
     root = root[bent] / np.linalg.norm(root[bent] @ line, axis=-1)[..., None, None] * mask[bent][..., None, None]
     root = root.reshape(len(root), -1, len(line))
-    # All errors as those of the line: the noise of one track on one building is of one kind.
+    # The noise of one track on one building is of one kind: all errors in time are scaled to the
+    # error of the line.
     shape = np.linalg.inv(root.transpose(0, 2, 1) @ root / mask[bent].sum(1)[:, None, None])
     noise = variance[bent][..., None, None] * shape[:, None]
-    seen = solver[bent] @ course[bent]
-    size, bend = seen[..., 0] / line[0], np.ones((len(seen), 1))
+    coordinates = solver[bent] @ course[bent]
+    size, bend = coordinates[..., 0] / line[0], np.ones((len(coordinates), 1))
     for _ in range(ROUNDS):
-        by_course = (bend * size**2)[..., None, None] * unlike
+        by_course = (bend * size**2)[..., None, None] * course_covariance
         inverse = np.linalg.inv(noise + by_course)
         precision = inverse @ line @ line
-        size = (inverse @ line * seen).sum(-1) / precision
-        left = (inverse @ (seen - size[..., None] * line)[..., None])[..., 0]
-        # Expected square of the deviation, in units of what is possible.
-        square = bend * (left * (by_course @ left[..., None])[..., 0]).sum(-1)
+        size = (inverse @ line * coordinates).sum(-1) / precision
+        weighted_residual = (inverse @ (coordinates - size[..., None] * line)[..., None])[..., 0]
+        # Expectation-maximisation of the scale of deviations from the line: the expected square of
+        # the deviation under the present scale, in units of the possible courses' covariance.
+        square = bend * (weighted_residual * (by_course @ weighted_residual[..., None])[..., 0]).sum(-1)
         square += bend * (len(line) - (inverse * by_course).sum((-1, -2)))
-        bend = ((KNOWN + square.sum(1)) / (KNOWN + square.shape[1] * len(line)))[:, None]
-    by_one, by_one_2 = _by_one_course(seen, noise, total[bent] ** 2 + variance[bent])
-    total[bent] = (size + by_one) / 2
-    error_2[bent] = (1 / precision + by_one_2) / 2 + (size - by_one) ** 2 / 4
+        bend = ((PRIOR_COORDINATES + square.sum(1)) / (PRIOR_COORDINATES + square.shape[1] * len(line)))[:, None]
+    size_by_one, size_by_one_2 = _average_courses(coordinates, noise, total[bent] ** 2 + variance[bent])
+    total[bent] = (size + size_by_one) / 2
+    error_2[bent] = (1 / precision + size_by_one_2) / 2 + (size - size_by_one) ** 2 / 4
     return total, error_2
 
 
-def _by_one_course(seen: Float, noise: Float, likely_2: Float) -> tuple[Float, Float]:
+def _average_courses(coordinates: Float, noise: Float, likely_2: Float) -> tuple[Float, Float]:
     """Return how far motions (b, J) went if each follows one of the possible courses, and the variance.
 
     Args:
-        seen: (b, J, K) coordinates of the motions. noise: (b, J, K, K) their covariance.
+        coordinates: (b, J, K) of the motions. noise: (b, J, K, K) their covariance.
         likely_2: (b, J) square of how far a motion may have gone, mm2.
     """
-    courses = possible()
+    courses = possible_courses()
     course = shape_coordinates(TIME, courses.course)
     precision = np.linalg.inv(noise)
     weighted = precision @ course.T
-    known, along = (course.T * weighted).sum(-2), (seen[..., None, :] @ weighted)[..., 0, :]
+    information, along = (course.T * weighted).sum(-2), (coordinates[..., None, :] @ weighted)[..., 0, :]
+    # The size of each course has a normal prior of variance `before_2` and is integrated out:
+    # `shrunk_2` is its posterior variance, and the evidence is that of a linear model with one
+    # coefficient.
     before_2 = WIDER * likely_2[..., None]
-    shrunk_2 = before_2 / (1 + before_2 * known)
-    square = (seen * (precision @ seen[..., None])[..., 0]).sum(-1)[..., None]
-    unlike = square - shrunk_2 * along**2
-    # Where no course fits, the noise is larger than it says.
-    larger = np.maximum(unlike.min(-1, keepdims=True) / (course.shape[1] - 1), 1)
-    fits = shrunk_2 * along**2 - np.log1p(before_2 * known)
-    probable, size = softmax(fits / 2 / larger + courses.log_prior, -1), shrunk_2 * along
-    mean = (probable * size).sum(-1)
-    return mean, (probable * (shrunk_2 * larger + (size - mean[..., None]) ** 2)).sum(-1)
+    shrunk_2 = before_2 / (1 + before_2 * information)
+    square = (coordinates * (precision @ coordinates[..., None])[..., 0]).sum(-1)[..., None]
+    misfit = square - shrunk_2 * along**2
+    # Where no course fits, the noise is larger than stated.
+    noise_scale = np.maximum(misfit.min(-1, keepdims=True) / (course.shape[1] - 1), 1)
+    fits = shrunk_2 * along**2 - np.log1p(before_2 * information)
+    probability, size = softmax(fits / 2 / noise_scale + courses.log_prior, -1), shrunk_2 * along
+    mean = (probability * size).sum(-1)
+    return mean, (probability * (shrunk_2 * noise_scale + (size - mean[..., None]) ** 2)).sum(-1)
 
 
 @lru_cache(maxsize=1)
-def _expected() -> tuple[Float, Float]:
+def _describe_courses() -> tuple[Float, Float]:
     """Return the line (K,) and the covariance (K, K) of possible courses about it, for a total change of 1 mm."""
-    courses, line = possible(), dictionary_courses()[LINE]
+    courses, line = possible_courses(), dictionary_courses()[LINE]
     apart = shape_coordinates(TIME, courses.course) - line
     likely = np.exp(courses.log_prior)
     return line, (likely[:, None] * apart).T @ apart / likely.sum()
 
 
-def _with_positions(tilt: Float, covariance: Float, spread: Float, weight: Float) -> tuple[Float, Float]:
-    """Return tilts (b, 2) and their covariances with what wrong positions do: they make every tilt look smaller.
+def _correct_for_positions(tilt: Float, covariance: Float, spread: Float, weight: Float) -> tuple[Float, Float]:
+    """Return tilts (b, 2) and their covariances, corrected for wrong positions.
 
-    By how much lies between nothing and what it would be if they made all of the spread (Frisch 1934); the middle is
-    taken, and half of the range is an error.
+    These make every tilt look smaller. The loss is between nothing and its value if wrong positions
+    made all of the spread (Frisch 1934). The middle of the range is used, and half of the range is
+    an error.
 
     Args:
         spread: (b,) mm. weight: (b,) sum of the scatterers' weights, 1/mm2.

@@ -1,12 +1,13 @@
-"""Tell when a movement began, and how fast it goes on, from a noisy series of its amplitude.
+"""Estimate when a movement began, and how fast it goes on, from a noisy series of its amplitude.
 
-Every course that is thought possible (a line, movements that come to rest or become faster, some whose speed changes
-once, and onsets at any time that go on, slow down, grow, rest or are over at once) is fitted to the series with an
-offset and an annual term, under several kinds of noise that hang together in time. What each explains counts by its
-marginal likelihood (Bayesian model averaging, Hoeting et al. 1999); beginning, growth and course are averages over all.
+Every possible course (a line, movements that come to rest or become faster, some with one change of
+speed, and onsets at any time that go on, slow down, grow, rest or are over at once) is fitted to
+the series with an offset and an annual term, under several kinds of correlated noise. Each counts
+by its marginal likelihood (Bayesian model averaging, Hoeting et al. 1999); beginning, growth and
+course are averages over all.
 
 Shape legend: K courses, G times at which they are tabulated, N beginnings, Q kinds of noise, T epochs of a track, M
-movements that are looked at together.
+movements.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ TIME = np.linspace(0, 1, 201)
 BEGINNINGS = np.arange(0, 0.985, 0.02)
 """(N,) of onsets, as shares of the record; 0: at or before its first epoch."""
 STEADY, RESTING, GROWING, TURNING, BEGINNING = 0.3, 0.15, 0.1, 0.1, 0.35
-"""How probable each family is before looking."""
+"""Prior probabilities of the families of courses."""
 NOISES = (
     *((0.0, 1.0, 1.0), (0.4, 40.0, 1.0), (0.7, 40.0, 1.0), (0.6, 120.0, 1.0), (0.85, 120.0, 1.0)),
     *((0.0, 1.0, 2.0), (0.4, 40.0, 2.0)),
 )
-"""Kinds of noise: share that hangs together, the days after which 1/e of it is left, and how many times as large it is
-in the last epochs."""
-LAST = 0.03
+"""Kinds of noise: correlated share, days after which the correlation is 1/e, and ratio of the noise
+in the last epochs to that before."""
+LAST_SHARE = 0.03
 """Share of the epochs of a track whose noise may be larger, at its end (docs/decisions/0047)."""
 SHORT_DAYS = 1.2 * DAYS_A_YEAR
-"""Over less, an annual term takes the movement along, and none is fitted."""
-QUICKER = 1.5
-"""A movement is faster in the last year than before from so many times the speed on."""
+"""Shortest record, days, with an annual term: over less it would fit the movement."""
+MIN_SPEED_RATIO = 1.5
+"""Smallest ratio of the speed in the last year to that before of a movement that quickens."""
 QUANTILES = (0.05, 0.5, 0.95)
 
 
-class Possible(NamedTuple):
-    """The courses that are thought possible."""
+class PossibleCourses(NamedTuple):
+    """The possible courses."""
 
     course: Float
     """(K, G) share of the whole movement that has happened at each time."""
@@ -57,39 +58,40 @@ class Possible(NamedTuple):
 
 
 class Course(NamedTuple):
-    """What is known of one movement in time."""
+    """Estimate of one movement in time."""
 
     begins_N: Float
     """Probability of each of `BEGINNINGS`."""
     growth_3: Float
     """Share of the whole movement that happened in the last year, a year: 5, 50 and 95 %."""
     p_quickens: float
-    """How probable it is that it went faster in the last year than before; NaN where the record is too short."""
+    """Probability that it went faster in the last year than before; NaN where the record is too
+    short."""
     reached_3G: Float
     """Share of the whole movement at `TIME`: 5, 50 and 95 %."""
 
 
 @lru_cache(maxsize=1)
-def possible() -> Possible:
+def possible_courses() -> PossibleCourses:
     """Return all courses, from 0 at the first epoch to 1 at the last."""
-    found: list[tuple[Float, int, float]] = [(TIME, 0, STEADY)]
-    rest = [np.expm1(-TIME / tau) / np.expm1(-1 / tau) for tau in (0.08, 0.2, 0.45, 1.0)]
-    found += [(course, 0, RESTING / len(rest)) for course in rest]
-    grow = [TIME**power for power in (1.5, 2.0, 3.0)]
-    found += [(course, 0, GROWING / len(grow)) for course in grow]
+    courses: list[tuple[Float, int, float]] = [(TIME, 0, STEADY)]
+    resting = [np.expm1(-TIME / tau) / np.expm1(-1 / tau) for tau in (0.08, 0.2, 0.45, 1.0)]
+    courses += [(shares, 0, RESTING / len(resting)) for shares in resting]
+    growing = [TIME**power for power in (1.5, 2.0, 3.0)]
+    courses += [(shares, 0, GROWING / len(growing)) for shares in growing]
     speeds = [(at, times) for at in np.arange(0.3, 0.96, 0.05) for times in (3, 8, 1 / 3, 1 / 8)]
     turns = [TIME + (times - 1) * np.maximum(TIME - at, 0) for at, times in speeds]
-    found += [(course / course[-1], 0, TURNING / len(turns)) for course in turns]
+    courses += [(shares / shares[-1], 0, TURNING / len(turns)) for shares in turns]
     onsets = []
     for number, start in enumerate(BEGINNINGS[1:], 1):
         for share, power in ((1.0, 1.0), (0.5, 1.0), (1.0, 2.0), (0.5, 2.0), (1.0, 0.5), (0.02, 1.0)):
             way = np.clip((TIME - start) / (share * (1 - start)), 0, 1)
-            # Of a power of a half: as a parabola comes to rest, `1 - (1 - w)^2`.
+            # In place of a power of a half, a parabola that comes to rest: `1 - (1 - w)^2`.
             onsets.append((way**power if power >= 1 else way * (2 - way), number))
-    found += [(course, number, BEGINNING / len(onsets)) for course, number in onsets]
-    course, begins, prior = zip(*found, strict=True)
-    reached = np.array(course)
-    return Possible(reached, *_ordered(reached.T), np.array(begins), np.log(prior))
+    courses += [(shares, number, BEGINNING / len(onsets)) for shares, number in onsets]
+    shares, begins, prior = zip(*courses, strict=True)
+    reached = np.array(shares)
+    return PossibleCourses(reached, *_ordered(reached.T), np.array(begins), np.log(prior))
 
 
 def _ordered(values: Float) -> tuple[NDArray[np.intp], Float]:
@@ -99,26 +101,26 @@ def _ordered(values: Float) -> tuple[NDArray[np.intp], Float]:
 
 
 def prior_beginnings() -> Float:
-    """Return how probable each of `BEGINNINGS` (N,) is before looking."""
-    known = possible()
-    return np.asarray(np.bincount(known.begins, np.exp(known.log_prior), len(BEGINNINGS)), float)
+    """Return the prior probability (N,) of each of `BEGINNINGS`."""
+    courses = possible_courses()
+    return np.asarray(np.bincount(courses.begins, np.exp(courses.log_prior), len(BEGINNINGS)), float)
 
 
 def prior_quickens(years: float) -> float:
-    """Return how probable it is before looking that a movement quickens; see `Course.p_quickens`."""
+    """Return the prior probability that a movement quickens; see `Course.p_quickens`."""
     _, _, quickens = _last_year(years)
-    return float(np.exp(possible().log_prior) @ quickens)
+    return float(np.exp(possible_courses().log_prior) @ quickens)
 
 
 @lru_cache(maxsize=8)
 def _last_year(years: float) -> tuple[NDArray[np.intp], Float, NDArray[np.bool_]]:
-    """Return what happens of the courses in the last year, a year, as `_ordered`, and whether each is faster there."""
-    course = possible().course
+    """Return the growth of the courses in the last year, as `_ordered`, and (K,) which quicken."""
+    course = possible_courses().course
     length = min(1.0, years)
-    before = np.array([np.interp(1 - length / years, TIME, one) for one in course])
+    before = np.array([np.interp(1 - length / years, TIME, shares) for shares in course])
     last = (1 - before) / length
     earlier = before / max(years - length, 1e-9)
-    return *_ordered(last[None]), np.asarray((last > QUICKER * earlier) & (before < 1))
+    return *_ordered(last[None]), np.asarray((last > MIN_SPEED_RATIO * earlier) & (before < 1))
 
 
 class Clock:
@@ -128,18 +130,19 @@ class Clock:
         """Prepare: `start` and `end` are those of the whole record, of all tracks."""
         days = (epochs - start) / np.timedelta64(1, "D")
         span = float((end - start) / np.timedelta64(1, "D"))
-        sampled = np.stack([np.interp(days / span, TIME, one) for one in possible().course], axis=1)
+        sampled = np.stack([np.interp(days / span, TIME, course) for course in possible_courses().course], axis=1)
         annual = 2 * np.pi * days / DAYS_A_YEAR
         season = [np.sin(annual), np.cos(annual)] if span >= SHORT_DAYS else []
         free = np.stack([np.ones_like(days), *season], axis=1)
         apart = np.abs(days[:, None] - days[None, :])
-        last = np.arange(len(days)) >= len(days) - max(2, round(LAST * len(days)))
+        last = np.arange(len(days)) >= len(days) - max(2, round(LAST_SHARE * len(days)))
         whiten, determinant = [], []
         for share, memory, times in NOISES:
             scale = np.where(last, times, 1.0)
             spread = (1 - share) * np.eye(len(days)) + share * np.exp(-apart / memory)
             lower = scale[:, None] * np.linalg.cholesky(spread)
             inverse = np.linalg.inv(lower)
+            # The noise is whitened; then the whitened offset and annual term are projected out.
             q, _ = np.linalg.qr(inverse @ free)
             whiten.append(inverse - q @ (q.T @ inverse))
             determinant.append(2 * np.log(np.diag(lower)).sum())
@@ -154,12 +157,12 @@ class Clock:
         """(Q,)"""
 
 
-class Evidence:
-    """What series tell of M movements that are known to have happened, added up over tracks."""
+class CourseEvidence:
+    """Evidence of series on the courses of M movements that have happened, summed over tracks."""
 
     def __init__(self, movements: int) -> None:
-        """Begin with nothing known of `movements` movements."""
-        kinds, courses = len(NOISES), len(possible().begins)
+        """Begin without evidence on `movements` movements."""
+        kinds, courses = len(NOISES), len(possible_courses().begins)
         self._across, self._along = np.zeros((2, movements, kinds, courses))
         self._square, self._determinant = np.zeros((2, movements, kinds))
         self._freedom = np.zeros(movements)
@@ -172,44 +175,54 @@ class Evidence:
             variance: (m,) of a value, on any scale that all series of a movement share.
         """
         y = value @ clock.whiten.transpose(0, 2, 1)
-        each = variance[:, None]
-        self._across[movement] += (y @ clock.courses).swapaxes(0, 1) / each[..., None]
-        self._along[movement] += clock.power / each[..., None]
-        self._square[movement] += (y**2).sum(-1).T / each
+        variance_column = variance[:, None]
+        self._across[movement] += (y @ clock.courses).swapaxes(0, 1) / variance_column[..., None]
+        self._along[movement] += clock.power / variance_column[..., None]
+        self._square[movement] += (y**2).sum(-1).T / variance_column
         self._determinant[movement] += clock.log_determinant
         self._freedom[movement] += clock.freedom
 
     def courses(self, years: float) -> list[Course | None]:
-        """Return what is known of the course of each movement.
+        """Return the estimated course of each movement.
 
-        None where no course goes the way that the movement went: it has not happened, or not in these series.
+        None where no course has the sign of the movement: it has not happened, or not in these
+        series.
 
         Args:
             years: length of the whole record.
         """
-        likely = self._likelihoods() + possible().log_prior
-        return [_average(one, years) if np.isfinite(one).any() else None for one in likely]
+        log_probabilities = self._likelihoods() + possible_courses().log_prior
+        return [
+            _average_courses(log_probability, years) if np.isfinite(log_probability).any() else None
+            for log_probability in log_probabilities
+        ]
 
     def _likelihoods(self) -> Float:
         """Return the log marginal likelihood (M, Q, K) of each course under each kind of noise of unknown size."""
         along, square = np.maximum(self._along, 1e-12), self._square[..., None]
         count = np.maximum(self._freedom, 1)[:, None, None]
-        left = np.maximum(square - self._across**2 / along, 1e-9 * square + 1e-12)
-        found = -count / 2 * np.log(left / count) - self._determinant[..., None] / 2 - np.log(along / left * count) / 2
-        return np.asarray(np.where(self._across > 0, found, -np.inf))
+        residual_square = np.maximum(square - self._across**2 / along, 1e-9 * square + 1e-12)
+        # The size of the noise takes its likeliest value. The amplitude is integrated out: the last
+        # term is half of the logarithm of its variance.
+        log_likelihood = (
+            -count / 2 * np.log(residual_square / count)
+            - self._determinant[..., None] / 2
+            - np.log(along / residual_square * count) / 2
+        )
+        return np.asarray(np.where(self._across > 0, log_likelihood, -np.inf))
 
 
-def _average(likely: Float, years: float) -> Course:
+def _average_courses(log_probability: Float, years: float) -> Course:
     """Average over all courses by their log probability (Q, K), up to a constant."""
-    known = possible()
-    weight = np.exp(likely - likely.max())
+    courses = possible_courses()
+    weight = np.exp(log_probability - log_probability.max())
     share = weight.sum(0) / weight.sum()
     order, ascending, quickens = _last_year(years)
     return Course(
-        np.asarray(np.bincount(known.begins, share, len(BEGINNINGS)), float),
+        np.asarray(np.bincount(courses.begins, share, len(BEGINNINGS)), float),
         _quantiles(order, ascending, share)[:, 0],
         float(share @ quickens) if years > SHORT_DAYS / DAYS_A_YEAR else float("nan"),
-        _quantiles(known.order, known.ascending, share),
+        _quantiles(courses.order, courses.ascending, share),
     )
 
 

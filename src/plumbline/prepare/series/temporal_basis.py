@@ -1,12 +1,12 @@
 """Define the dictionary of curves in time, and the few shapes that all courses in time combine.
 
-Many series are fitted to all curves at once. Every curve goes with the same offset and annual term. The normal
-matrix of a series is therefore one block of these three, which is taken apart once (L D L'), and one column a curve;
-all else is products of small arrays.
+Many series are fitted to all curves at once. Every curve goes with the same offset and annual term.
+The normal matrix of a series is therefore one block of these three, which is factorised once (L D
+L'), and one column for each curve; the rest is products of small arrays.
 
-All curves of the dictionary lie close to a space of few dimensions, beyond an offset. A history is therefore known
-by its few coordinates there, its course, whichever curve it follows, or whichever mixture of two: of its building's
-tilt and of a damage that began later.
+All curves of the dictionary are close to a space of few dimensions, beyond an offset. The few
+coordinates there, the course, therefore describe a history along any curve, or along a mixture of
+two: of its building's tilt and of a damage that began later.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Float = NDArray[np.floating[Any]]
 SEASON = 3
 """Columns that all curves share: offset, sine and cosine of the year."""
 LINE = 0
-"""Place of the straight line in the dictionary."""
+"""Index of the straight line in the dictionary."""
 RIDGE = 1e-6
-"""A curve that hardly varies over a row's epochs (few values) must not make the system singular."""
+"""Ridge of normal matrices, for each value: a curve that hardly varies over a row's epochs (few
+values) must not make the system singular."""
 
 
 def curves(when: Float) -> Float:
@@ -67,7 +68,7 @@ def make_basis(when: Float, years: float) -> Basis:
 
 
 class Normal(NamedTuple):
-    """Normal matrices of N series for each of K curves, taken apart."""
+    """Factorised normal matrices of N series for each of K curves."""
 
     pivot: Float
     """(3, N) D of the season's block."""
@@ -75,8 +76,9 @@ class Normal(NamedTuple):
     """(3, N) L below its diagonal: rows 1 and 2 of column 0, row 2 of column 1."""
     cross: Float
     """(3, N, K) L^-1 times the season's products with each curve."""
-    own: Float
-    """(N, K) what each curve has of its own: the reciprocal of its amplitude's entry in the inverse."""
+    curve_pivot: Float
+    """(N, K) last pivot of each curve's system: the reciprocal of its amplitude's entry in the
+    inverse."""
 
 
 class Amplitudes(NamedTuple):
@@ -86,8 +88,8 @@ class Amplitudes(NamedTuple):
     """(3, N) L^-1 times the season's right-hand side."""
     amplitude: Float
     """(N, K)"""
-    left: Float
-    """(N, K) weighted sum of squares that the fit leaves."""
+    residual_square: Float
+    """(N, K) weighted sum of squared residuals."""
 
 
 def normal_matrices(basis: Basis, weight: Float) -> Normal:
@@ -103,8 +105,8 @@ def normal_matrices(basis: Basis, weight: Float) -> Normal:
     third = pairs[5] + ridge - below_2 * pairs[2] - below_3**2 * second
     pivot, below = np.stack([first, second, third]), np.stack([below_1, below_2, below_3])
     freed = _forward(below[..., None], cross)
-    own = sums[:, 6 + SEASON * count :] + ridge[:, None] - (freed**2 / pivot[..., None]).sum(0)
-    return Normal(pivot, below, freed, own)
+    curve_pivot = sums[:, 6 + SEASON * count :] + ridge[:, None] - (freed**2 / pivot[..., None]).sum(0)
+    return Normal(pivot, below, freed, curve_pivot)
 
 
 def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Amplitudes:
@@ -113,16 +115,16 @@ def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Ampli
     season = _forward(normal.below, right[:, :SEASON].T)
     scaled = season / normal.pivot
     beyond = right[:, SEASON:] - (normal.cross * scaled[..., None]).sum(0)
-    amplitude = beyond / normal.own
+    amplitude = beyond / normal.curve_pivot
     level = np.einsum("nt,nt->n", weighted, y) - (season * scaled).sum(0)
     return Amplitudes(season, amplitude, np.maximum(level[:, None] - amplitude * beyond, 0))
 
 
-def fitted(basis: Basis, normal: Normal, found: Amplitudes, chosen: NDArray[np.intp]) -> Float:
+def fitted(basis: Basis, normal: Normal, fit: Amplitudes, chosen: NDArray[np.intp]) -> Float:
     """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps included."""
     rows = np.arange(len(chosen))
-    amplitude = found.amplitude[rows, chosen]
-    low = (found.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
+    amplitude = fit.amplitude[rows, chosen]
+    low = (fit.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
     coefficients = np.zeros((len(chosen), len(basis.columns)))
     coefficients[:, 2] = low[2]
     coefficients[:, 1] = low[1] - normal.below[2] * low[2]
@@ -138,8 +140,8 @@ def _forward(below: Float, right: Float) -> Float:
 
 
 SHAPES = 5
-"""K; so many hold 99.6 % of the dictionary's variance. With a sixth, damage that begins late is missed more often
-(docs/decisions/0047)."""
+"""K, the number of shapes: they contain 99.6 % of the dictionary's variance. With a sixth, damage
+that begins late is missed more often (docs/decisions/0047)."""
 GRID = np.linspace(0, 1, 401)
 """Times at which shapes are tabulated."""
 
@@ -148,7 +150,7 @@ class Courses(NamedTuple):
     """Courses of N scatterers."""
 
     course: Float
-    """(N, K) mm: coordinates on the shapes; NaN where they are not known."""
+    """(N, K) mm: coordinates on the shapes; NaN where they are unknown."""
     course_root: Float
     """(N, K, K) 1/mm: R such that R' R is the inverse of the coordinates' covariance."""
 
@@ -163,8 +165,8 @@ def unknown_courses(count: int) -> Courses:
 def _shapes() -> tuple[Float, Float]:
     """Return orthogonal shapes (K, grid), mean 0, mean square 1, and the dictionary's coordinates (curves, K) on them.
 
-    The first is the line, for most of a large movement is one, and little of it must be lost; the others are the
-    principal shapes of what is left of the dictionary.
+    The first is the line, because most of a large movement is one, and little of it must be lost.
+    The others are the principal shapes of the dictionary beside the line.
     """
     dictionary = curves(GRID)
     centred = dictionary - dictionary.mean(1, keepdims=True)
@@ -189,24 +191,25 @@ def course_basis(basis: Basis, when: Float) -> Basis:
     """Make the course basis for epochs `when` (T,), a share of the period; `basis` has the offset and annual term."""
     shapes = np.stack([np.interp(when, GRID, shape) for shape in _shapes()[0]])
     columns = np.concatenate([basis.columns[:SEASON], shapes])
-    one, other = np.tril_indices(len(columns))
-    return Basis(columns, np.ascontiguousarray((columns[one] * columns[other]).T))
+    row, column = np.tril_indices(len(columns))
+    return Basis(columns, np.ascontiguousarray((columns[row] * columns[column]).T))
 
 
-def fit_courses(basis: Basis, y: Float, known: NDArray[np.bool_], weight: Float, noise: Float) -> Courses:
+def fit_courses(basis: Basis, y: Float, is_finite: NDArray[np.bool_], weight: Float, noise: Float) -> Courses:
     """Fit each history on all columns by robust least squares.
 
     Args:
         basis: see `course_basis`.
-        y: (N, T) mm, 0 where unknown. known: (N, T).
-        weight: (N, T) how far the fit of one curve trusts each value: to begin with, because it may be another's.
-        noise: (N,) mm2, variance of a value such that independent values would tell as little as these.
+        y: (N, T) mm, 0 where unknown. is_finite: (N, T).
+        weight: (N, T) weights from the fit of one curve, to begin with.
+        noise: (N,) mm2, variance of independent values with as much information as these.
     """
     residual = y - np.linalg.solve(*_normal(basis, weight, y))[..., 0] @ basis.columns
-    weight = trusted(residual * known, known)
+    weight = trusted(residual * is_finite, is_finite)
     normal, right = _normal(basis, weight, y)
     course = np.linalg.solve(normal, right)[:, SEASON:, 0]
-    # With the season first, the last block of the triangle is that of what the shapes have of their own.
+    # With the season first, the last block of the triangle is the root of the shapes' information
+    # beside the season.
     root = np.linalg.cholesky(normal)[:, SEASON:, SEASON:].transpose(0, 2, 1)
     scaled = root / np.sqrt(noise)[:, None, None]
     return Courses(course.astype(np.float32), scaled.astype(np.float32))
@@ -215,10 +218,10 @@ def fit_courses(basis: Basis, y: Float, known: NDArray[np.bool_], weight: Float,
 def _normal(basis: Basis, weight: Float, y: Float) -> tuple[Float, Float]:
     """Return normal matrices (N, 3 + K, 3 + K) and right-hand sides (N, 3 + K, 1) of series with weights (N, T)."""
     columns = len(basis.columns)
-    one, other = np.tril_indices(columns)
+    row, column = np.tril_indices(columns)
     normal = np.empty((len(y), columns, columns))
-    normal[:, one, other] = normal[:, other, one] = weight @ basis.products
+    normal[:, row, column] = normal[:, column, row] = weight @ basis.products
     at = np.arange(columns)
-    # Epochs that do not tell two shapes apart leave them unknown, not infinite.
+    # Epochs that do not separate two shapes leave them uncertain, not infinite.
     normal[:, at, at] += RIDGE * np.maximum(weight.sum(1), 1)[:, None]
     return normal, ((weight * y) @ basis.columns.T)[..., None]

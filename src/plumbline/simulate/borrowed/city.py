@@ -1,4 +1,4 @@
-"""Make a borrowed city: the user's own points and footprints, with added damage that is therefore known.
+"""Make a borrowed city: the user's own points and footprints, with added and so known damage.
 
 The geometry, the gaps and the noise are real; the motion comes from the same code as that of an invented city.
 """
@@ -30,13 +30,13 @@ from plumbline.simulate.city import (
     label_rows,
 )
 from plumbline.simulate.site import place
-from plumbline.simulate.structure.labels import Evidence, difficulty, no_evidence
+from plumbline.simulate.structure.labels import PointEvidence, difficulty, no_evidence
 from plumbline.simulate.structure.layout import CORNERS, CityLayout, standing_corners
 from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tiles import open_products
-from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, Ground, ground_of
+from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, GroundCentres, ground_of
 from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
 from plumbline.sources.footprints.ids import ID
 from plumbline.sources.points.formats.egms import CRS
@@ -46,9 +46,10 @@ Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
 LEAST_SIDE_M = 0.5
 LEAST_UP = 0.0005
-"""Of a line of sight; what is written of a smaller one is 0.000, which no reader takes."""
+"""Smallest vertical component of a line of sight; a smaller one is written as 0.000, which no
+reader accepts."""
 BETWEEN_COPIES = "--"
-"""Between a city's name and the number of a copy, from the second on."""
+"""Text between a city's name and the number of a copy, from the second on."""
 FEATURES_AT_A_TIME = 2000
 
 
@@ -57,14 +58,14 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
 
     Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
     not in EPSG:3035 are moved, with their footprints, to a place in it, without turning or stretching them; each
-    footprint says where its original is (`plumbline.sources.footprints.area`).
+    footprint has the place of its original (`plumbline.sources.footprints.area`).
 
     Args:
         cities: folder of the cities.
         name: of the city; takes part in the seed.
         about: where the files are, and what to make of them.
         slot: number of the city, which gives it that place.
-        damaged: share of buildings with a local failure, unless `about` says another.
+        damaged: share of buildings with a local failure, unless `about` has another.
         mechanisms: what fails there.
 
     Raises:
@@ -77,7 +78,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
             f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it."
         )
     files = find_unlabelled(about.folder)
-    with _told_where(name):
+    with _redirect_ingest_errors(name):
         opened = open_products(files.products, Ingest(products=about.products))
         crs = opened[0][1].crs
         buildings = read_buildings(files.footprints, crs, stated=about.footprints)
@@ -91,7 +92,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     setting = Setting(
         layout=layout,
         origin=origin,
-        moved=origin if crs == CRS else np.array(place(slot)),
+        target_origin=origin if crs == CRS else np.array(place(slot)),
         start=start,
         length_days=float((max(source.epochs[-1] for _, source in opened) - start).astype(int)),
         band=about.band,
@@ -110,7 +111,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     evidence, count = no_evidence(len(buildings)), 0
     names = _file_names(files.products)
     for number, (file, _) in enumerate(track(opened, len(opened), name)):
-        with _told_where(name):
+        with _redirect_ingest_errors(name):
             points = read_product(file, crs)
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
@@ -136,7 +137,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
 
 
 @contextmanager
-def _told_where(name: str) -> Iterator[None]:
+def _redirect_ingest_errors(name: str) -> Iterator[None]:
     """Point errors that name section `ingest` to `simulate.borrowed`, where a borrowed city is described."""
     try:
         yield
@@ -150,7 +151,7 @@ def _told_where(name: str) -> Iterator[None]:
 
 
 def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[CityLayout, Array]:
-    """Return the user's buildings about an origin of their own, and that origin (2,), m."""
+    """Return the user's buildings about their own middle, and that origin (2,), m."""
     geometry = np.asarray(buildings.geometry.values, object)
     west, south, east, north = shapely.total_bounds(geometry)
     origin = np.round([(west + east) / 2, (south + north) / 2])
@@ -158,19 +159,19 @@ def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[CityLayout, Arra
     frame = frames(polygon)
     frame.side[:] = np.maximum(frame.side, LEAST_SIDE_M)
     standing = standing_corners(polygon, frame)
-    none = np.flatnonzero(~standing.any(axis=1))
-    standing[none, _nearest_corner(polygon[none], frame, none)] = True
+    cornerless = np.flatnonzero(~standing.any(axis=1))
+    standing[cornerless, _nearest_corner(polygon[cornerless], frame, cornerless)] = True
     height = np.asarray(buildings[HEIGHT], float) if HEIGHT in buildings.columns else np.full(len(buildings), np.nan)
     extent = max(float(max(east - west, north - south)), 1.0)
     return CityLayout(polygon, height, np.zeros(len(buildings)), frame, standing, extent), origin
 
 
-def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, which: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return (b,) the corner of the frame that is nearest to the footprint of buildings `which`."""
-    cos, sin = np.cos(frame.angle[which])[:, None], np.sin(frame.angle[which])[:, None]
-    x, y = (CORNERS * frame.side[which, None, :] / 2).transpose(2, 0, 1)
-    east = frame.centre[which, :1] + x * cos - y * sin
-    north = frame.centre[which, 1:] + x * sin + y * cos
+def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, building: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return (b,) the corner of the frame that is nearest to the footprint of each `building`."""
+    cos, sin = np.cos(frame.angle[building])[:, None], np.sin(frame.angle[building])[:, None]
+    x, y = (CORNERS * frame.side[building, None, :] / 2).transpose(2, 0, 1)
+    east = frame.centre[building, :1] + x * cos - y * sin
+    north = frame.centre[building, 1:] + x * sin + y * cos
     return np.asarray(shapely.distance(polygon[:, None], shapely.points(east, north)).argmin(axis=1), np.intp)
 
 
@@ -186,7 +187,12 @@ def _file_names(products: list[Path]) -> list[str]:
 
 
 def _write_truth(
-    copy: Copy, identifiers: list[str], has_heights: bool, setting: Setting, evidence: Evidence, ground: Ground
+    copy: Copy,
+    identifiers: list[str],
+    has_heights: bool,
+    setting: Setting,
+    evidence: PointEvidence,
+    ground: GroundCentres,
 ) -> None:
     layout = setting.layout
     labels = draw_labels(copy.motion, layout)
@@ -202,8 +208,8 @@ def _write_truth(
         stream.write(FOOTPRINTS_BEGIN)
         for first in range(0, len(identifiers), FEATURES_AT_A_TIME):
             part = slice(first, first + FEATURES_AT_A_TIME)
-            polygon = shapely.transform(layout.polygon[part], lambda at: at + setting.moved)
-            known = None if height is None else height[part]
-            features = footprint_features(identifiers[part], polygon, known, origin[part])
+            polygon = shapely.transform(layout.polygon[part], lambda at: at + setting.target_origin)
+            part_height = None if height is None else height[part]
+            features = footprint_features(identifiers[part], polygon, part_height, origin[part])
             stream.write((BETWEEN_FEATURES if first else "") + features)
         stream.write(FOOTPRINTS_END)

@@ -1,4 +1,4 @@
-"""Take points and residual noise from a real product.
+"""Reuse points and residual noise of a real product.
 
 A robust fit of an offset, a broken line and a yearly term takes the motion out of a history: of the region, of the
 building, of its heat, and of any damage it really has. It takes the slowest part of the noise too, the very part that
@@ -30,7 +30,7 @@ from plumbline.simulate.radar.scatterers import (
     position_errors,
 )
 from plumbline.simulate.radar.series import Reference, background, courses, draw_reference, true_motion
-from plumbline.simulate.structure.labels import Evidence, gather_evidence, point_precision
+from plumbline.simulate.structure.labels import PointEvidence, gather_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion
 from plumbline.sources.points.epochs import DAYS_A_YEAR
@@ -43,15 +43,18 @@ EPOCHS_A_TERM = 6
 LEAST_EPOCHS = 3 * EPOCHS_A_TERM
 ROUNDS = 4
 HUBER, WINSOR = 2.0, 3.0
-"""In robust standard deviations: from where values count less in the fit; where they are cut off for the moments."""
+"""Bounds in robust standard deviations: beyond the first, values count less in the fit; at the
+second they are cut off for the moments."""
 RHOS, LONGS = np.linspace(0, 0.95, 39), np.linspace(0, 0.8, 9)
 """Correlations of the short memory and shares of the long one that are tried."""
 LAGS = (1, 2, 3, 5, 8, 13)
-"""Epochs apart, at which residuals are compared with what each of them would leave."""
+"""Lags in epochs at which residuals are compared with those that each law would leave."""
 LONG_EXPONENT, LONG_STEPS = 1.5, 60.0
-"""Of noise with a long memory, see `noise.Law`: between flicker noise and a random walk, for some 60 usual steps."""
+"""Exponent and memory of noise with a long memory, see `noise.Law`: between flicker noise and a
+random walk, for some 60 usual steps."""
 LITTLE, MUCH = 0.008, 0.02
-"""Root mean square misfit of correlations: a difference between laws that is none, and one that no noise has."""
+"""Root mean square misfits of correlations: the largest difference between equally good laws, and
+the smallest misfit that no noise has."""
 LEAST_SIGMA_MM = 0.05
 
 
@@ -59,9 +62,9 @@ class TrackNoise(NamedTuple):
     """Law of the noise of a track, besides each point's deviation."""
 
     rho: float
-    """Correlation of what has a short memory, over one usual step between epochs."""
+    """Correlation of the part with a short memory, over one usual step between epochs."""
     long: float
-    """Share of the variance that has a long memory."""
+    """Share of the variance with a long memory."""
     common: float
     """Share of the variance that is common to the points of a building."""
     kept: float
@@ -79,9 +82,10 @@ class Smooth:
         self._long = long_correlation(self._lag)
         self._line = np.linalg.pinv(np.stack([np.ones_like(years), (years - years[0]) / np.ptp(years)], axis=1))[1]
         self._back = np.linalg.pinv(self.design)
-        left = np.eye(len(years)) - self.design @ self._back
-        self._short_moments = np.array([_moments(left @ self.correlation(rho, 0.0) @ left) for rho in RHOS])
-        self._long_moments = _moments(left @ self._long @ left)
+        # Residuals are M y with M = I - X X^+; noise of covariance C leaves the covariance M C M.
+        maker = np.eye(len(years)) - self.design @ self._back
+        self._short_moments = np.array([_moments(maker @ self.correlation(rho, 0.0) @ maker) for rho in RHOS])
+        self._long_moments = _moments(maker @ self._long @ maker)
 
     def correlation(self, rho: float, long: float) -> Array:
         """Return the correlation (T, T) of noise at the epochs, even or not; `rho`, `long`: see `TrackNoise`."""
@@ -94,30 +98,30 @@ class Smooth:
 
     def residual(self, displacement: Array) -> Array:
         """Return the residuals (N, T), mm, of the robust fit to histories (N, T); NaN stays NaN."""
-        known = np.isfinite(displacement)
-        values = np.where(known, displacement, 0.0)
-        weight = known.astype(float)
+        is_observed = np.isfinite(displacement)
+        values = np.where(is_observed, displacement, 0.0)
+        weight = is_observed.astype(float)
         terms = self.design.shape[1]
         products = (self.design[:, :, None] * self.design[:, None, :]).reshape(len(self.design), -1)
         for _ in range(ROUNDS):
             normal = (weight @ products).reshape(-1, terms, terms) + 1e-6 * np.eye(terms)
             solution = np.linalg.solve(normal, ((weight * values) @ self.design)[..., None])[..., 0]
-            left = values - solution @ self.design.T
-            scale = robust_scale(np.where(known, left, np.nan))[:, None]
-            weight = known * np.minimum(1, HUBER * scale / np.maximum(np.abs(left), 1e-9))
-        return np.where(known, left, np.nan)
+            residuals = values - solution @ self.design.T
+            scale = robust_scale(np.where(is_observed, residuals, np.nan))[:, None]
+            weight = is_observed * np.minimum(1, HUBER * scale / np.maximum(np.abs(residuals), 1e-9))
+        return np.where(is_observed, residuals, np.nan)
 
     def law(self, residual: Array, building: NDArray[np.intp]) -> TrackNoise:
         """Estimate the law of the noise from residuals (N, T) of points on buildings (N,); -1: on no building."""
         cut = winsorised(residual)
         single = max(_mean(cut**2), 1e-12)
-        found = np.array([_mean(cut[:, lag:] * cut[:, :-lag]) for lag in self._lags]) / single
+        measured = np.array([_mean(cut[:, lag:] * cut[:, :-lag]) for lag in self._lags]) / single
         long = LONGS[:, None, None]
         moments = (1 - long) * self._short_moments + long * self._long_moments
-        misfit = np.sqrt(((moments[..., 1:] / moments[..., :1] - found) ** 2).mean(axis=-1))
-        # Two memories alike explain a little more than one; and what neither explains is motion that the fit left.
-        told = misfit[0].min() > misfit.min() + LITTLE and misfit.min() < MUCH
-        share, rho = np.unravel_index(int(misfit.argmin()), misfit.shape) if told else (0, misfit[0].argmin())
+        misfit = np.sqrt(((moments[..., 1:] / moments[..., :1] - measured) ** 2).mean(axis=-1))
+        # Two memories always explain a little more than one. What neither explains is motion.
+        is_long_needed = misfit[0].min() > misfit.min() + LITTLE and misfit.min() < MUCH
+        share, rho = np.unravel_index(int(misfit.argmin()), misfit.shape) if is_long_needed else (0, misfit[0].argmin())
         return TrackNoise(
             float(RHOS[rho]), float(LONGS[share]), _common_share(cut, building), float(moments[share, rho, 0])
         )
@@ -147,11 +151,11 @@ class Smooth:
 
 def long_correlation(lag: Array) -> Array:
     """Return the correlation of noise with a long memory at lags (...), in usual steps."""
-    most = int(np.ceil(lag.max(initial=1))) + 1
-    # What an impulse leaves after twelve memories is nothing.
-    response = Law(0.0, LONG_EXPONENT, LONG_STEPS).response(most + 12 * int(LONG_STEPS))
-    along = np.correlate(response, response, "full")[len(response) - 1 :][: most + 1]
-    return np.asarray(np.interp(lag, np.arange(most + 1), along / along[0]), float)
+    max_lag = int(np.ceil(lag.max(initial=1))) + 1
+    # The response to an impulse is zero after twelve memories.
+    response = Law(0.0, LONG_EXPONENT, LONG_STEPS).response(max_lag + 12 * int(LONG_STEPS))
+    along = np.correlate(response, response, "full")[len(response) - 1 :][: max_lag + 1]
+    return np.asarray(np.interp(lag, np.arange(max_lag + 1), along / along[0]), float)
 
 
 def _moments(covariance: Array) -> Array:
@@ -168,8 +172,8 @@ def smooth_design(years: Array) -> Array:
     """Return a design (T, P): a broken line, knots about every `KNOT_YEARS`, and from one year on a yearly term."""
     time, length = years - years[0], float(years[-1] - years[0])
     yearly = [np.cos(2 * np.pi * time), np.sin(2 * np.pi * time)] if length >= 1 else []
-    most = len(years) // EPOCHS_A_TERM - 1 - len(yearly)
-    pieces = int(np.clip(round(length / KNOT_YEARS), 1, max(most, 1)))
+    max_pieces = len(years) // EPOCHS_A_TERM - 1 - len(yearly)
+    pieces = int(np.clip(round(length / KNOT_YEARS), 1, max(max_pieces, 1)))
     knots = np.linspace(0, length, pieces + 1)
     tents = [np.interp(time, knots, row) for row in np.eye(pieces + 1)]
     return np.stack([*tents, *yearly], axis=1)
@@ -177,12 +181,13 @@ def smooth_design(years: Array) -> Array:
 
 def robust_scale(residual: Array) -> Array:
     """Return the standard deviation (N,) of the bulk of each row, from the median of its absolute values."""
-    known = np.isfinite(residual)
+    is_observed = np.isfinite(residual)
     # Missing values sort last, so that a row's median is in the middle of the others; 0 for a row without any.
-    ordered = np.sort(np.where(known, np.abs(residual), np.inf), axis=1)
-    middle = np.maximum(known.sum(axis=1) - 1, 0) // 2
-    found = np.take_along_axis(ordered, middle[:, None], axis=1)[:, 0]
-    return np.asarray(np.maximum(1.4826 * np.where(known.any(axis=1), found, 0), 1e-6), float)
+    ordered = np.sort(np.where(is_observed, np.abs(residual), np.inf), axis=1)
+    middle = np.maximum(is_observed.sum(axis=1) - 1, 0) // 2
+    median = np.take_along_axis(ordered, middle[:, None], axis=1)[:, 0]
+    # 1.4826 = 1 / Phi^-1(3/4): standard deviation over median absolute deviation, if normal.
+    return np.asarray(np.maximum(1.4826 * np.where(is_observed.any(axis=1), median, 0), 1e-6), float)
 
 
 def winsorised(residual: Array) -> Array:
@@ -192,26 +197,26 @@ def winsorised(residual: Array) -> Array:
 
 
 def _mean(values: Array) -> float:
-    """Return the mean of the known values; 0 without any."""
-    known = np.isfinite(values)
-    return float(values[known].sum() / max(int(known.sum()), 1))
+    """Return the mean of the finite values; 0 without any."""
+    is_observed = np.isfinite(values)
+    return float(values[is_observed].sum() / max(int(is_observed.sum()), 1))
 
 
 def _power(residual: Array) -> Array:
     """Return the mean square (N,) of each row; 0 for a row without values."""
-    known = np.isfinite(residual)
-    total = (np.where(known, residual, 0) ** 2).sum(axis=1)
-    return np.asarray(total / np.maximum(known.sum(axis=1), 1), float)
+    is_observed = np.isfinite(residual)
+    total = (np.where(is_observed, residual, 0) ** 2).sum(axis=1)
+    return np.asarray(total / np.maximum(is_observed.sum(axis=1), 1), float)
 
 
 def _common_share(residual: Array, building: NDArray[np.intp]) -> float:
     """Return the mean correlation of two points of one building, at least 0."""
-    on = building >= 0
-    unit = np.nan_to_num(residual[on] / np.sqrt(_power(residual[on])[:, None] + 1e-12))
-    every, place = np.unique(building[on], return_inverse=True)
-    total = np.zeros((len(every), residual.shape[1]))
-    np.add.at(total, place, unit)
-    count = np.bincount(place, minlength=len(every))
+    rows = building >= 0
+    unit = np.nan_to_num(residual[rows] / np.sqrt(_power(residual[rows])[:, None] + 1e-12))
+    buildings, index = np.unique(building[rows], return_inverse=True)
+    total = np.zeros((len(buildings), residual.shape[1]))
+    np.add.at(total, index, unit)
+    count = np.bincount(index, minlength=len(buildings))
     # Products of all pairs of different points, out of the square of their sum.
     pairs = (count * (count - 1)).sum() * residual.shape[1]
     return float(np.clip(((total**2).sum() - (unit**2).sum()) / pairs, 0, 0.99)) if pairs else 0.0
@@ -219,11 +224,11 @@ def _common_share(residual: Array, building: NDArray[np.intp]) -> float:
 
 Index = NDArray[np.intp]
 ROWS = 4096
-"""Points whose histories are made at a time."""
+"""Number of points of which histories are made at a time."""
 MARGIN_M = 1000.0
-"""Beyond the buildings, so that lines and pixels of points stay positive."""
+"""Width of the margin beyond the buildings that keeps lines and pixels of points positive."""
 SAMPLE = 20_000
-"""Points that the law of the noise is measured on."""
+"""Number of points on which the law of the noise is measured."""
 
 
 @dataclass(frozen=True)
@@ -231,11 +236,11 @@ class Setting:
     """Data that all products and copies of a city share."""
 
     layout: CityLayout
-    """In m from `origin`."""
+    """Buildings, in m from `origin`."""
     origin: Array
     """(2,) in the products' CRS, m."""
-    moved: Array
-    """(2,) where the origin is in EPSG:3035, m."""
+    target_origin: Array
+    """(2,) place of the origin in EPSG:3035, m."""
     start: np.datetime64
     """First day of the observation."""
     length_days: float
@@ -265,10 +270,10 @@ class _View:
     days: Array
     """(T,) from the start of the observation."""
     east_north: Array
-    """(N, 2) as the product says, from the origin."""
+    """(N, 2) place by the product, from the origin."""
     building: Index
     """(N,) the nearest one."""
-    on: NDArray[np.bool_]
+    is_on_building: NDArray[np.bool_]
     """(N,) whether the point belongs to it."""
     above: Array
     """(N,) height over the lowest point of its building, m; 0 for points on none."""
@@ -288,76 +293,80 @@ class _Draw:
     """(B, P) what the points of a building have in common of the noise that is drawn again."""
 
 
-def write_track(points: Track, file_name: str, number: int, setting: Setting, copies: list[Copy]) -> Evidence:
+def write_track(points: Track, file_name: str, number: int, setting: Setting, copies: list[Copy]) -> PointEvidence:
     """Write product `number` into the folder of each copy.
 
     Returns:
-        What its points tell of each building's change, with the position errors of the first copy.
+        Evidence of each building's change from its points; position errors are of the first copy.
     """
-    view = _look(points, setting)
+    view = _make_view(points, setting)
     product = EgmsProduct(file_name, points.epochs, BANDS[setting.band].wavelength_mm)
     precision = np.zeros(len(points))
     with ExitStack() as stack:
         streams = [stack.enter_context((copy.folder / file_name).open("wb")) for copy in copies]
-        drawn = [_draw(copy, view, setting) for copy in copies]
+        drawn = [_draw_once(copy, view, setting) for copy in copies]
         for stream in streams:
             stream.write(product.header)
         for first in range(0, len(points), ROWS):
             rows = np.arange(first, min(first + ROWS, len(points)))
             residual = view.smooth.residual(points.displacement[rows].astype(float))
             sigma = view.smooth.sigma(residual, view.law)
-            # What all points of a building share says nothing of its damage, and hides none.
-            own = sigma * np.sqrt(1 - view.law.common)
-            precision[rows] = point_precision(own, points.los[rows, 2], view.smooth.line_variance(view.law))
-            delivered = _delivered(view, rows, number, setting)
+            # Noise that all points of a building share neither shows its damage nor hides it.
+            alone_mm = sigma * np.sqrt(1 - view.law.common)
+            precision[rows] = point_precision(alone_mm, points.los[rows, 2], view.smooth.line_variance(view.law))
+            delivered = _deliver_points(view, rows, number, setting)
             for copy, draw, stream in zip(copies, drawn, streams, strict=True):
-                series = _series(view, rows, sigma, setting, copy, draw)
+                series = _draw_series(view, rows, sigma, setting, copy, draw)
                 series += copy.sign[view.building[rows], None] * residual
                 stream.write(egms_rows(copy.rng, product, delivered, series))
-    error = (drawn[0].true_place - view.east_north)[view.on]
-    return gather_evidence(view.building[view.on], precision[view.on], error, len(setting.layout.height))
+    error = (drawn[0].true_place - view.east_north)[view.is_on_building]
+    return gather_evidence(
+        view.building[view.is_on_building], precision[view.is_on_building], error, len(setting.layout.height)
+    )
 
 
-def _look(points: Track, setting: Setting) -> _View:
+def _make_view(points: Track, setting: Setting) -> _View:
     days = (points.epochs - setting.start).astype(int).astype(float)
     smooth = Smooth((days - days[0]) / DAYS_A_YEAR)
     east_north = np.stack([points.easting, points.northing], axis=1) - setting.origin
-    building, on = nearest_building(east_north, setting.layout, setting.buffer_m)
+    building, is_on_building = nearest_building(east_north, setting.layout, setting.buffer_m)
     sample = np.unique(np.linspace(0, len(points) - 1, min(SAMPLE, len(points))).astype(np.intp))
-    if len(points) > SAMPLE and on.any():  # neighbours tell what they share: whole stretches of the file
-        sample = np.flatnonzero(on)[:SAMPLE]
-    law = smooth.law(smooth.residual(points.displacement[sample].astype(float)), np.where(on, building, -1)[sample])
+    if len(points) > SAMPLE and is_on_building.any():  # whole stretches, for noise of neighbours
+        sample = np.flatnonzero(is_on_building)[:SAMPLE]
+    law = smooth.law(
+        smooth.residual(points.displacement[sample].astype(float)), np.where(is_on_building, building, -1)[sample]
+    )
     height = np.nan_to_num(np.asarray(points.height, float))
     lowest = np.full(len(setting.layout.height), np.inf)
-    np.minimum.at(lowest, building[on], height[on])
-    above = np.where(on, height - np.where(on, lowest[building], 0), 0)
-    return _View(points, days, east_north, building, on, above, smooth, law)
+    np.minimum.at(lowest, building[is_on_building], height[is_on_building])
+    above = np.where(is_on_building, height - np.where(is_on_building, lowest[building], 0), 0)
+    return _View(points, days, east_north, building, is_on_building, above, smooth, law)
 
 
-def _draw(copy: Copy, view: _View, setting: Setting) -> _Draw:
-    layout, rng, count = setting.layout, copy.rng, len(view.on)
+def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
+    layout, rng, count = setting.layout, copy.rng, len(view.is_on_building)
     astray = rng.random(count) < ASTRAY_SHARE
-    kind = np.select([~view.on, astray], [GROUND, ASTRAY], default=STRUCTURE)
+    kind = np.select([~view.is_on_building, astray], [GROUND, ASTRAY], default=STRUCTURE)
     los = view.points.los
-    # Heights are delivered as they are, so that what rises with an error of position (nothing: 0) does not matter.
-    one, level = np.zeros(count, np.intp), np.zeros(count)
-    error = position_errors(rng, view.building, one, _axes(los), level, BANDS[setting.band])[:, :2]
-    place = view.east_north - view.on[:, None] * error
+    # Heights are delivered as they are: nothing rises with an error of position.
+    track, rise = np.zeros(count, np.intp), np.zeros(count)
+    error = position_errors(rng, view.building, track, _axes(los), rise, BANDS[setting.band])[:, :2]
+    place = view.east_north - view.is_on_building[:, None] * error
     # Whatever the error was, a point of a building is on it.
     local, half = layout.frames.to_building(view.building, place), layout.frames.side[view.building] / 2
-    held = np.clip(local, -half, half)
+    clipped = np.clip(local, -half, half)
     cos, sin = np.cos(layout.frames.angle[view.building]), np.sin(layout.frames.angle[view.building])
-    east, north = held[:, 0] * cos - held[:, 1] * sin, held[:, 0] * sin + held[:, 1] * cos
+    east, north = clipped[:, 0] * cos - clipped[:, 1] * sin, clipped[:, 0] * sin + clipped[:, 1] * cos
     inside = layout.frames.centre[view.building] + np.stack([east, north], axis=1)
     return _Draw(
         kind=kind,
-        true_place=np.where(view.on[:, None], inside, view.east_north),
+        true_place=np.where(view.is_on_building[:, None], inside, view.east_north),
         reference=draw_reference(rng),
         shared=rng.standard_normal((len(layout.height), view.smooth.design.shape[1])),
     )
 
 
-def _series(view: _View, rows: Index, sigma: Array, setting: Setting, copy: Copy, draw: _Draw) -> Array:
+def _draw_series(view: _View, rows: Index, sigma: Array, setting: Setting, copy: Copy, draw: _Draw) -> Array:
     """Return the histories of points `rows`, mm, less their own residuals."""
     los, building = view.points.los[rows], view.building[rows]
     scatterers = SimulatedScatterers(
@@ -378,21 +387,21 @@ def _axes(los: Array) -> Array:
     return np.stack([away, np.stack([-away[:, 1], away[:, 0]], axis=1)], axis=1)
 
 
-def _delivered(view: _View, rows: Index, number: int, setting: Setting) -> EgmsPoints:
+def _deliver_points(view: _View, rows: Index, number: int, setting: Setting) -> EgmsPoints:
     los, place = view.points.los[rows], view.east_north[rows]
     in_range, in_azimuth = np.einsum("nkc,nc->kn", _axes(los), place)
     azimuth_m, slant_m = BANDS[setting.band].pixel_m
     incidence = np.degrees(np.arccos(np.clip(los[:, 2], -1, 1)))
-    beyond = setting.layout.extent + MARGIN_M
+    offset_m = setting.layout.extent + MARGIN_M
     return EgmsPoints(
         number=rows.astype(np.int64) + 1 + (number + 1) * 62**6,
-        position=place + setting.moved,
+        position=place + setting.target_origin,
         height=np.nan_to_num(np.asarray(view.points.height[rows], float)),
         los=los,
         incidence=incidence,
         track_angle=np.degrees(np.arctan2(los[:, 1], -los[:, 0])),
-        line=np.floor((in_azimuth + beyond) / azimuth_m),
-        pixel=np.floor((in_range + beyond) * np.sin(np.radians(incidence)) / slant_m),
+        line=np.floor((in_azimuth + offset_m) / azimuth_m),
+        pixel=np.floor((in_range + offset_m) * np.sin(np.radians(incidence)) / slant_m),
     )
 
 

@@ -24,7 +24,7 @@ INCIDENCE_PER_M = 4.5e-5
 
 
 @dataclass(frozen=True)
-class Band:
+class RadarBand:
     """Properties of a radar band; pairs are lower and upper ends of a range."""
 
     wavelength_mm: float
@@ -36,7 +36,7 @@ class Band:
     position_m: tuple[float, float]
     """Standard deviation of the position in ground range."""
     height_m: tuple[float, float]
-    """Standard deviation of the height, where it errs by itself."""
+    """Standard deviation of the height's independent error."""
     pixel_m: tuple[float, float]
     """Spacing in azimuth and in slant range."""
     points: tuple[int, int]
@@ -44,10 +44,10 @@ class Band:
 
 
 BANDS = {
-    "C": Band(55.5, (6, 12), (30, 46), (-14, -8), (2, 5), (0.5, 10), (1, 3), (13.9, 2.33), (2, 20)),
-    "X": Band(31.0, (11,), (22, 45), (-12, -8), (1, 2), (0.2, 2), (0.3, 1), (1.9, 0.91), (20, 150)),
+    "C": RadarBand(55.5, (6, 12), (30, 46), (-14, -8), (2, 5), (0.5, 10), (1, 3), (13.9, 2.33), (2, 20)),
+    "X": RadarBand(31.0, (11,), (22, 45), (-12, -8), (1, 2), (0.2, 2), (0.3, 1), (1.9, 0.91), (20, 150)),
 }
-"""C: Sentinel-1, interferometric wide swath. X: TerraSAR-X, stripmap."""
+"""Bands of Sentinel-1, interferometric wide swath (C), and of TerraSAR-X, stripmap (X)."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Acquisition:
     heading_deg: float
     """Direction of flight, clockwise from north."""
     track_angle: float
-    """The same as products write it: some in -180 to 180, some in 0 to 360."""
+    """Direction of flight as products write it: some in -180 to 180, some in 0 to 360."""
     incidence_deg: float
-    """At the city's centre."""
+    """Incidence angle at the city's centre."""
     first_day: int
     """Day of the first epoch of the regular grid, from the city's start."""
     revisit_days: int
@@ -91,7 +91,7 @@ class Acquisition:
 
 
 def draw_acquisitions(
-    rng: np.random.Generator, band: Band, slot: int, years: float, revisit_days: int | None = None
+    rng: np.random.Generator, band: RadarBand, slot: int, years: float, revisit_days: int | None = None
 ) -> list[Acquisition]:
     """Draw an ascending and a descending track.
 
@@ -130,11 +130,11 @@ def draw_acquisitions(
 
 def draw_kept(rng: np.random.Generator, epochs: int) -> NDArray[np.bool_]:
     """Draw the epochs to keep: 5 to 20 % are dropped, some singly and some in a row; the first and last stay."""
-    kept = np.ones(epochs, bool)
+    is_delivered = np.ones(epochs, bool)
     missing = min(round(float(rng.uniform(0.05, 0.2)) * epochs), epochs - 2)
     in_a_row = int(rng.integers(0, missing // 2 + 1))
     start = int(rng.integers(1, epochs - in_a_row))
-    kept[start : start + in_a_row] = False
-    inner = np.flatnonzero(kept[1:-1]) + 1
-    kept[rng.choice(inner, missing - in_a_row, replace=False)] = False
-    return kept
+    is_delivered[start : start + in_a_row] = False
+    inner = np.flatnonzero(is_delivered[1:-1]) + 1
+    is_delivered[rng.choice(inner, missing - in_a_row, replace=False)] = False
+    return is_delivered

@@ -23,7 +23,7 @@ from plumbline.sources.points.formats.egms import CRS
 Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 LARGEST_TENTHS = 99_999
-"""Histories are written up to 9,999.9 either way: with the comma, a cell is one word of eight bytes."""
+"""Largest tenths of a history, either way: with the comma, a cell is one word of eight bytes."""
 SEPARATOR, END = ord(","), ord("\n")
 
 
@@ -38,24 +38,24 @@ def _table() -> NDArray[np.uint64]:
 def history_cells(values: Array) -> Bytes:
     """Return cells (N, 8 T) of histories (N, T) with one decimal; empty for NaN and beyond 9,999.9 either way."""
     tenths = np.rint(values * 10)
-    known = np.abs(tenths) <= LARGEST_TENTHS  # false for NaN
-    index = np.where(known, tenths + LARGEST_TENTHS, 2 * LARGEST_TENTHS + 1).astype(np.int64)
+    is_in_table = np.abs(tenths) <= LARGEST_TENTHS  # false for NaN
+    index = np.where(is_in_table, tenths + LARGEST_TENTHS, 2 * LARGEST_TENTHS + 1).astype(np.int64)
     return _table()[index].view(np.uint8)
 
 
 def number_cells(values: Array, decimals: int) -> Bytes:
     """Return cells (N, W) of finite numbers (N,), exactly `decimals` decimals: no exponent, rounding noise or -0.0."""
     scaled = np.rint(np.asarray(values, float) * 10**decimals).astype(np.int64)
-    left, negative = np.abs(scaled), scaled < 0
-    digits = max(len(str(int(left.max(initial=0)))), decimals + 1)
-    cells = np.zeros((len(left), 2 + digits + (decimals > 0)), np.uint8)
+    remainder, negative = np.abs(scaled), scaled < 0
+    digits = max(len(str(int(remainder.max(initial=0)))), decimals + 1)
+    cells = np.zeros((len(remainder), 2 + digits + (decimals > 0)), np.uint8)
     cells[:, -1] = SEPARATOR
     column = cells.shape[1] - 2
     for place in range(digits):
         if place == decimals and decimals:
             cells[:, column] = ord(".")
             column -= 1
-        left, digit = np.divmod(left, 10)
+        remainder, digit = np.divmod(remainder, 10)
         # Leading zeros are no text, but for the one before the point.
         shown = (np.abs(scaled) >= 10**place) | (place <= decimals)
         cells[:, column] = np.where(shown, ord("0") + digit, 0)
@@ -92,9 +92,9 @@ DECIMALS = {
     "seasonality_std": 1,
 }
 LINEAR, YEARLY, FULL = 2, 4, 5
-"""Columns of the design that a fit uses: each fit adds columns to the one before."""
+"""Number of columns of the design in a fit: each fit adds columns to the one before."""
 LEAST_EPOCHS = 8
-"""A history with fewer values gets zeros: five terms cannot be told from them."""
+"""Smallest number of values to which the five terms are fitted; other histories get zeros."""
 
 
 def derived_columns(
@@ -105,17 +105,17 @@ def derived_columns(
     Missing values (NaN) are left out of the fits.
     """
     values = {name: np.zeros(len(displacement)) for name in DECIMALS}
-    known = np.isfinite(displacement)
+    is_observed = np.isfinite(displacement)
     # Histories with the same gaps share their fits' design; those of most products have none.
-    _, first, pattern = np.unique(np.packbits(known, axis=1), axis=0, return_index=True, return_inverse=True)
+    _, first, pattern = np.unique(np.packbits(is_observed, axis=1), axis=0, return_index=True, return_inverse=True)
     for number, at in enumerate(first):
-        epochs = known[at]
+        epochs = is_observed[at]
         if epochs.sum() < LEAST_EPOCHS:
             continue
         rows = np.flatnonzero(pattern.ravel() == number)
         part = displacement[rows] if epochs.all() else displacement[np.ix_(rows, epochs)]
-        for name, found in _fits(part, years[epochs], wavelength_mm).items():
-            values[name][rows] = found
+        for name, fitted in _fits(part, years[epochs], wavelength_mm).items():
+            values[name][rows] = fitted
     # Amplitudes are not simulated; steady phase goes with steady amplitude.
     steady = 0.45 - 0.4 * (values["temporal_coherence"] - 0.76)
     values["amplitude_dispersion"] = np.clip(steady + rng.normal(0, 0.06, len(steady)), 0.08, 1.5)
@@ -138,9 +138,9 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
 
     yearly, yearly_error, _ = fit(YEARLY)
     full, full_error, rmse = fit(FULL)
-    left = displacement - np.einsum("pn,tp->nt", along[:LINEAR], basis[:, :LINEAR])
+    residual = displacement - np.einsum("pn,tp->nt", along[:LINEAR], basis[:, :LINEAR])
     # In 64 bits: of 32 bits, one cell in a hundred thousand would depend on the processor.
-    phase = 4 * np.pi / wavelength_mm * left
+    phase = 4 * np.pi / wavelength_mm * residual
     return {
         "rmse_ts": rmse,
         "temporal_coherence": np.hypot(np.cos(phase).mean(axis=1), np.sin(phase).mean(axis=1)),
@@ -149,6 +149,7 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
         "acceleration": 2 * full[4],
         "acceleration_std": 2 * full_error[4],
         "seasonality": np.hypot(yearly[2], yearly[3]),
+        # Root mean square of the errors of cosine and sine.
         "seasonality_std": np.hypot(yearly_error[2], yearly_error[3]) / np.sqrt(2),
     }
 

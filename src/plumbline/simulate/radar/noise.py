@@ -12,14 +12,15 @@ Array = NDArray[np.float64]
 BAD_EPOCH_SHARE = 0.02
 """Share of the entries of a series that are off by several standard deviations."""
 MEMORY_SHARE, MOST_MEMORY = 0.5, 0.6
-"""Share of the buildings whose noise has a long memory, and most of its variance that has it."""
+"""Share of the buildings whose noise has a long memory, and its largest share of the variance."""
 TURBULENCE_EXPONENT = 8 / 3
-"""Of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001, section 4.7)."""
+"""Exponent of the two-dimensional power spectrum of turbulent delay at city scales (Hanssen 2001,
+section 4.7)."""
 TURBULENCE_GRID_M = 40.0
 SHARED_GRID_M = 10.0
 """Side of a cell of the grid of noise that neighbours share."""
 DRIFT, WALK = 0.8, 0.6
-"""Of a scatterer's own movement: shares of a line and of a random walk."""
+"""Shares of a line and of a random walk in a scatterer's own movement."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,11 @@ class Law:
     rho: float
     """Correlation of the short one, first-order autoregressive, from one epoch to the next; 0 to below 1."""
     exponent: float
-    """Of the long one: its power falls with frequency to the power of minus this; 1: flicker noise, 2: random walk."""
+    """Exponent of the long one: its power falls with frequency to the power of minus this; 1:
+    flicker noise, 2: random walk."""
     memory: float
-    """Epochs for which that goes on: at lower frequencies its power is level. With an exponent of 2 the long one is
-    autoregressive, too."""
+    """Epochs of that memory: at lower frequencies its power is level. With an exponent of 2 the
+    long one is autoregressive, too."""
 
     def draw(self, rng: np.random.Generator, sigma: Array, memory: Array, epochs: int) -> Array:
         """Draw noise (N, epochs).
@@ -51,7 +53,7 @@ class Law:
     def line_variance(self, memory: Array, epochs: int) -> Array:
         """Return the variance (N,) of a straight line's change over the observation, relative to that of one epoch.
 
-        Of the long memory by what each impulse of its white noise changes the fit.
+        For the long memory, by the change of the fit with each impulse of its white noise.
         """
         short = line_variance(epochs, self.rho)
         long = _line_variance(self.response(2 * epochs), epochs)
@@ -63,12 +65,15 @@ class Law:
         Fractional integration of order `exponent / 2` (Hosking 1981) that forgets.
         """
         lag = np.arange(1, epochs)
-        each = (lag - 1 + self.exponent / 2) / lag * np.exp(-1 / self.memory)
-        return np.asarray(np.r_[1.0, np.cumprod(each)], float)
+        # Coefficients of (1 - z)^-d with d = exponent / 2: h_k = h_(k-1) (k - 1 + d) / k.
+        ratio = (lag - 1 + self.exponent / 2) / lag * np.exp(-1 / self.memory)
+        return np.asarray(np.r_[1.0, np.cumprod(ratio)], float)
 
 
 def line_variance(epochs: int, rho: float) -> float:
     """Return the variance of a straight line's change over `epochs` in autoregressive noise, relative to an epoch's."""
+    # A slope over T white epochs has the variance 12 sigma^2 / T^3, its change over T epochs
+    # 12 sigma^2 / T. Autoregression leaves T (1 - rho) / (1 + rho) effective epochs.
     return 12 / epochs * (1 + rho) / (1 - rho)
 
 
@@ -113,7 +118,7 @@ def filtered(rng: np.random.Generator, sigma: Array, epochs: int, taps: Array) -
         rng: the generator to draw from.
         sigma: (N,) standard deviation that is expected about the mean over the epochs, mm: a random walk has no other.
         epochs: number of regular epochs.
-        taps: (2 epochs,) what an impulse leaves.
+        taps: (2 epochs,) response to an impulse.
     """
     size = fft.next_fast_len(4 * epochs, real=True)
     white = fft.rfft(rng.standard_normal((len(sigma), 2 * epochs)), size)
@@ -170,19 +175,20 @@ def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
     wave = np.hypot(np.fft.fftfreq(2 * size)[:, None], np.fft.rfftfreq(2 * size)[None, :])
     wave[0, 0] = np.inf
     white = np.fft.rfft2(rng.standard_normal((count, 2 * size, 2 * size)))
+    # Amplitudes fall with half the exponent of the power.
     field = np.fft.irfft2(white * wave ** (-TURBULENCE_EXPONENT / 2), (2 * size, 2 * size))[:, :size, :size]
     return np.asarray(field / np.sqrt((field**2).mean()) if count else field, float)
 
 
 def delays(
-    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, kept: float = 0.0
+    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, rho: float = 0.0
 ) -> Array:
     """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch.
 
     Args:
-        kept: correlation from one epoch to the next.
+        rho: correlation from one epoch to the next.
     """
-    fields = autoregressive(turbulence(rng, epochs, extent), kept)
+    fields = autoregressive(turbulence(rng, epochs, extent), rho)
     return np.asarray(sigma * _at(fields, east_north, extent), float)
 
 
@@ -200,7 +206,7 @@ def shared_noise(
 def own_movement(rng: np.random.Generator, count: int, typical_mm: float, time: Array) -> Array:
     """Draw slow movement (N, T), mm, that each scatterer has for itself; `time` (T,) 0 to 1."""
     size = typical_mm * np.exp(rng.normal(0, 0.5, (count, 1)))
-    steps = np.sqrt(np.diff(time, prepend=0.0))
+    steps = np.sqrt(np.diff(time, prepend=0.0))  # the variance of a random walk grows with time
     walk = np.cumsum(steps * rng.standard_normal((count, len(time))), axis=1)
     return np.asarray(size * (DRIFT * rng.standard_normal((count, 1)) * time + WALK * walk), float)
 

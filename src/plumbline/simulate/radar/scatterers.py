@@ -8,7 +8,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.simulate.radar.acquisition import Band
+from plumbline.simulate.radar.acquisition import RadarBand
 from plumbline.simulate.structure.layout import CityLayout
 
 Array = NDArray[np.float64]
@@ -41,10 +41,10 @@ class SimulatedScatterers:
 
     def subset(self, index: NDArray[np.intp]) -> SimulatedScatterers:
         """Select the points `index`."""
-        return SimulatedScatterers(*(getattr(self, item.name)[index] for item in fields(self)))
+        return SimulatedScatterers(*(getattr(self, column.name)[index] for column in fields(self)))
 
 
-def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: Band, look: Array) -> SimulatedScatterers:
+def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: RadarBand, look: Array) -> SimulatedScatterers:
     """Draw the points of all buildings, and 10 to 20 % more on the ground between them.
 
     Args:
@@ -55,20 +55,20 @@ def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: Band, lo
     """
     count = len(layout.height)
     building = np.repeat(np.arange(count), _draw_counts(rng, layout, band))
-    on = len(building)
-    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * on))
+    n_on_buildings = len(building)
+    parent, ground = _on_ground(rng, layout, round(float(rng.uniform(0.1, 0.2)) * n_on_buildings))
     track = _draw_tracks(rng, np.concatenate([building, parent]), count)
-    # Side-looking radar sees the walls that face it. Corners with the ground and what is on the roof reflect as well,
-    # so how much of it is on which walls is a building's own.
-    on_wall = rng.random(on) < rng.uniform(*ON_WALLS, count)[building]
-    facing = rng.random(on) < rng.uniform(0, 1, count)[building]
-    outline = _on_outline(rng, layout, building, np.where(facing[:, None], look[track[:on]], 0.0))
+    # Side-looking radar sees the walls that face it. Corners with the ground and objects on the
+    # roof reflect as well, so the share on walls, and on those that face it, differs between buildings.
+    on_wall = rng.random(n_on_buildings) < rng.uniform(*ON_WALLS, count)[building]
+    facing = rng.random(n_on_buildings) < rng.uniform(0, 1, count)[building]
+    outline = _on_outline(rng, layout, building, np.where(facing[:, None], look[track[:n_on_buildings]], 0.0))
     east_north = np.where(on_wall[:, None], outline, _inside(rng, layout.polygon, building))
-    roof = np.where(on_wall, rng.random(on) < 0.35, True)
-    share = np.where(roof, rng.uniform(0.9, 1, on), rng.uniform(0, 1, on))
+    roof = np.where(on_wall, rng.random(n_on_buildings) < 0.35, True)
+    share = np.where(roof, rng.uniform(0.9, 1, n_on_buildings), rng.uniform(0, 1, n_on_buildings))
     height = share * layout.height[building]
-    kind = np.where(rng.random(on) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
-    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, on) * layout.height[building], height)
+    kind = np.where(rng.random(n_on_buildings) < ASTRAY_SHARE, ASTRAY, STRUCTURE)
+    height = np.where(kind == ASTRAY, rng.uniform(-0.3, 1.6, n_on_buildings) * layout.height[building], height)
     building, kind = np.concatenate([building, parent]), np.concatenate([kind, np.full(len(parent), GROUND)])
     return SimulatedScatterers(
         building=building,
@@ -81,12 +81,17 @@ def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: Band, lo
 
 
 def position_errors(
-    rng: np.random.Generator, building: NDArray[np.intp], track: NDArray[np.intp], axes: Array, rise: Array, band: Band
+    rng: np.random.Generator,
+    building: NDArray[np.intp],
+    track: NDArray[np.intp],
+    axes: Array,
+    rise: Array,
+    band: RadarBand,
 ) -> Array:
     """Draw errors (N, 3) of easting, northing and height, m.
 
     Wide in ground range, narrow in azimuth, with a share common to the points of one building in one track. A distance
-    to the satellite says nothing about the direction across: what is placed too high is placed too far away as well
+    to the satellite does not depend on the direction across: a point too high is too far away as well
     (Dheenathayalan et al. 2016, High-precision positioning of radar scatterers). How much of the height's error is of
     that kind is a building's own.
 
@@ -105,16 +110,16 @@ def position_errors(
     sigma = np.stack([in_range, in_range * rng.uniform(0.2, 0.6, count)], axis=1)
     common = rng.uniform(0, 0.4, count)[building][:, None]
     shared = rng.standard_normal((count, int(track.max(initial=0)) + 1, 2))[building, track]
-    own = rng.standard_normal(shared.shape)
-    error = (np.sqrt(common) * shared + np.sqrt(1 - common) * own) * sigma[building]
+    independent = rng.standard_normal(shared.shape)
+    error = (np.sqrt(common) * shared + np.sqrt(1 - common) * independent) * sigma[building]
     horizontal = np.einsum("nk,nkc->nc", error, axes)
     tied = rng.uniform(0, 1, count)[building]
-    apart = rng.uniform(*band.height_m, count)[building] * rng.standard_normal(len(own))
-    vertical = tied * rise * error[:, 0] + (1 - tied) * apart
+    height_error = rng.uniform(*band.height_m, count)[building] * rng.standard_normal(len(independent))
+    vertical = tied * rise * error[:, 0] + (1 - tied) * height_error
     return np.concatenate([horizontal, vertical[:, None]], axis=1)
 
 
-def _draw_counts(rng: np.random.Generator, layout: CityLayout, band: Band) -> NDArray[np.intp]:
+def _draw_counts(rng: np.random.Generator, layout: CityLayout, band: RadarBand) -> NDArray[np.intp]:
     """Draw the number of points on each building: about 12 (C) or 46 (X), more on larger ones."""
     size = np.log(layout.frames.side.prod(axis=1) / 300)
     fewest, most = band.points
@@ -135,7 +140,7 @@ def _draw_tracks(rng: np.random.Generator, building: NDArray[np.intp], count: in
     return track
 
 
-def _draw_noise(rng: np.random.Generator, building: NDArray[np.intp], count: int, band: Band) -> Array:
+def _draw_noise(rng: np.random.Generator, building: NDArray[np.intp], count: int, band: RadarBand) -> Array:
     typical = rng.uniform(*band.noise_mm, count)[building]
     return np.clip(typical * np.exp(rng.normal(0, 0.15, len(building))), *band.noise_mm)
 
@@ -160,8 +165,8 @@ def _on_outline(rng: np.random.Generator, layout: CityLayout, building: NDArray[
     """
     ring = shapely.get_exterior_ring(layout.polygon)
     corner, owner = shapely.get_coordinates(ring, return_index=True)
-    own = owner[1:] == owner[:-1]  # not from the end of one ring to the start of the next
-    start, edge, owner = corner[:-1][own], np.diff(corner, axis=0)[own], owner[:-1][own]
+    is_edge = owner[1:] == owner[:-1]  # not from the end of one ring to the start of the next
+    start, edge, owner = corner[:-1][is_edge], np.diff(corner, axis=0)[is_edge], owner[:-1][is_edge]
     length = np.hypot(*edge.T)
     turn = np.where(shapely.is_ccw(ring), 1.0, -1.0)[owner]
     outward = turn[:, None] * np.column_stack([edge[:, 1], -edge[:, 0]])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.simulate.radar.acquisition import Acquisition, Band
+from plumbline.simulate.radar.acquisition import Acquisition, RadarBand
 from plumbline.simulate.radar.noise import BAD_EPOCH_SHARE, Law, add_bad_epochs, add_jumps, draw_memory
 from plumbline.simulate.radar.scatterers import ASTRAY, GROUND, STRUCTURE, SimulatedScatterers
 from plumbline.simulate.random_numbers import log_uniform
@@ -19,11 +19,13 @@ Array = NDArray[np.float64]
 Index = NDArray[np.intp]
 COMMON_NOISE_MM = (2.0, 5.0)
 ASTRAY_MM_YEAR, ASTRAY_OF_TOWN_MM_YEAR = 15.0, 2.0
-"""Standard deviation of the rates of points that are astray; in a town, its velocities have the tails of EGMS."""
+"""Standard deviation of the rates of points that are astray; smaller in a town, whose velocities
+have the tails of EGMS."""
 JUMP_SHARE = 0.03
 RHO, EXPONENT, MEMORY_EPOCHS = (0.0, 0.6), (0.6, 2.0), (2.0, 60.0)
-"""Of the noise's short and long memory; epochs log-uniform. EGMS series show both: correlations of 0.34, 0.33, 0.17,
-0.11 and 0.06 after 1, 2, 3, 5 and 8 epochs, where an autoregression would be down to 0.04 by the third."""
+"""Ranges of the noise's short and long memory; epochs log-uniform. EGMS series show both:
+correlations of 0.34, 0.33, 0.17, 0.11 and 0.06 after 1, 2, 3, 5 and 8 epochs, where an autoregression
+would be down to 0.04 by the third."""
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,15 @@ class Reference:
     """Properties that all points of a track share."""
 
     level: float
-    """Of the histories, mm: they start anywhere."""
+    """Level of the histories, mm: they start anywhere."""
     rate: float
     """Motion of the track's reference, mm a year."""
     phase: float
-    """Of the season of points that are astray, rad."""
+    """Phase of the season of points that are astray, rad."""
     own: Law
-    """Of a point's noise."""
+    """Law of a point's noise."""
     common: Law
-    """Of the noise common to a building."""
+    """Law of the noise common to a building."""
 
 
 def draw_reference(rng: np.random.Generator) -> Reference:
@@ -55,7 +57,7 @@ class MotionCourses:
     """Progress of the motion of buildings at T epochs."""
 
     building: Index
-    """(b,) which, ascending."""
+    """(b,) numbers of the buildings, ascending."""
     failing: Array
     """(b, T) share of the final displacement, 0 to 1, like the next two."""
     sinking: Array
@@ -100,7 +102,7 @@ def true_motion(
     local = layout.frames.to_building(building, points.east_north)
     los_plan = layout.frames.rotate(building, los[:, :2])
 
-    def seen(field: tuple[Array, Array, Array]) -> Array:
+    def project(field: tuple[Array, Array, Array]) -> Array:
         up, along_x, along_y = field
         return np.asarray(los[:, 2] * up + los_plan[:, 0] * along_x + los_plan[:, 1] * along_y, float)
 
@@ -108,15 +110,15 @@ def true_motion(
     up, along_x, along_y = motion.response.field(building, x, y)
     tilt = motion.response.tilt[building]
     # A building over a trough follows its plane as a rigid body, so that the tilt also moves high points sideways.
-    followed = seen((up, along_x - tilt[:, 0] * height, along_y - tilt[:, 1] * height))
+    followed = project((up, along_x - tilt[:, 0] * height, along_y - tilt[:, 1] * height))
     in_ground = (los * greenfield(motion.tunnels, points.east_north)).sum(axis=1)
     on_structure = points.kind == STRUCTURE
     at = np.searchsorted(course.building, building)
-    total = (on_structure * seen(motion.local.field(building, x, y)))[:, None] * course.failing[at]
+    total = (on_structure * project(motion.local.field(building, x, y)))[:, None] * course.failing[at]
     for amplitude, share in (
-        (on_structure * seen(motion.rigid.field(building, x, y, height)), course.sinking),
+        (on_structure * project(motion.rigid.field(building, x, y, height)), course.sinking),
         (np.select([on_structure, points.kind == GROUND], [followed, in_ground]), course.passing),
-        (on_structure * seen(motion.thermal.field(building, x, y, height)), course.season),
+        (on_structure * project(motion.thermal.field(building, x, y, height)), course.season),
     ):
         total += amplitude[:, None] * share[at]
     return np.asarray(total, float)
@@ -157,13 +159,13 @@ def measurement_noise(
     memory: Array,
     common: Array,
     acquisition: Acquisition,
-    band: Band,
+    band: RadarBand,
     reference: Reference,
 ) -> Array:
     """Draw noise (N, T), mm: each point's own, the part `common` (B, E) to its building, bad epochs and jumps.
 
     `memory` (B,) is the share of the own noise's variance with a long memory. Drawn on the regular grid of epochs, so
-    that a gap also parts what lies on its two sides.
+    that a gap also separates the epochs on its two sides.
     """
     noise = reference.own.draw(rng, points.noise, memory[points.building], len(acquisition.kept))
     noise += common[points.building]

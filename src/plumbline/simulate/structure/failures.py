@@ -1,7 +1,7 @@
 """Define the shapes of failures: corners, ends, steps, bowls, bending.
 
-All shapes live in `u, v`: building-frame coordinates in half sides, turned so that the failing corner is (1, 1). They
-are 1 at that corner and vanish towards the opposite one.
+All shapes are functions of `u, v`: building-frame coordinates in half sides, turned so that the
+failing corner is (1, 1). They are 1 at that corner and vanish towards the opposite one.
 
 An end turns about a hinge across the building, as the longer part of a wall does in Burland, Broms and de Mello (1977),
 Behaviour of foundations and structures. A step is the same movement taken up by one joint or party wall. A bowl is the
@@ -143,11 +143,11 @@ STEP_M = (0.3, 1.5)
 BOWL_M = (2.0, 15.0)
 """Radius of a bowl; log-uniform, so that small ones, which few points can show, are as common as large ones."""
 BESIDE = 1.25
-"""Half sides from the centre up to which a bowl's middle lies: one in three is beside the footprint."""
+"""Largest distance of a bowl's middle, in half sides: one in three is beside the footprint."""
 TROUGH_M = (3.0, 16.0)
 """Distance of a trough's inflection from its axis."""
 OBLIQUE = 0.3
-"""Radians by which hinge and joint are turned against the building at most; half of them are not."""
+"""Largest angle of hinge and joint against the building, rad; half of them are not turned."""
 SIGMAS = 3.0
 """Standard deviations of Knothe's bowl that count as its radius."""
 
@@ -178,36 +178,36 @@ class Failures:
         up, away = np.zeros_like(x), np.zeros((2, len(x)))
         for kind, shape in ((END, self._end), (STEP, self._step), (BOWL, self._bowl), (BENDING, self._bending)):
             at = np.flatnonzero((self.kind[index] == kind) & (self.drop[index] != 0))
-            own = index[at]
-            from_x, from_y = x[at] - self.at[own, 0], y[at] - self.at[own, 1]
-            unit, outward_x, outward_y = shape(own, from_x, from_y)
-            up[at] = self.drop[own] * unit
-            stretch = self.pull[own] * np.abs(up[at])
+            building = index[at]
+            from_x, from_y = x[at] - self.at[building, 0], y[at] - self.at[building, 1]
+            unit, outward_x, outward_y = shape(building, from_x, from_y)
+            up[at] = self.drop[building] * unit
+            stretch = self.pull[building] * np.abs(up[at])
             away[:, at] = stretch * outward_x, stretch * outward_y
         return up, away[0], away[1]
 
-    def _beyond(self, own: NDArray[np.intp], x: Array, y: Array) -> Array:
+    def _beyond(self, building: NDArray[np.intp], x: Array, y: Array) -> Array:
         """Return the distance beyond hinge, joint or axis, m."""
-        return np.asarray(self.direction[own, 0] * x + self.direction[own, 1] * y, float)
+        return np.asarray(self.direction[building, 0] * x + self.direction[building, 1] * y, float)
 
-    def _end(self, own: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        soft = self.width[own]
-        unit = softplus(self._beyond(own, x, y) / soft) / softplus(self.reach[own] / soft)
-        return unit ** self.power[own], *self.direction[own].T
+    def _end(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
+        soft = self.width[building]
+        unit = softplus(self._beyond(building, x, y) / soft) / softplus(self.reach[building] / soft)
+        return unit ** self.power[building], *self.direction[building].T
 
-    def _step(self, own: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        return smoothstep(self._beyond(own, x, y) / self.width[own] + 0.5, 0.0), *self.direction[own].T
+    def _step(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
+        return smoothstep(self._beyond(building, x, y) / self.width[building] + 0.5, 0.0), *self.direction[building].T
 
-    def _bowl(self, own: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        radius = self.width[own]
+    def _bowl(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
+        radius = self.width[building]
         share = np.hypot(x, y) / radius
         knothe = np.exp(-0.5 * (SIGMAS * share) ** 2)
         cosine = (1 + np.cos(np.pi * np.minimum(share, 1))) / 2
-        return np.where(self.power[own] < 1.5, knothe, cosine), -x / radius, -y / radius
+        return np.where(self.power[building] < 1.5, knothe, cosine), -x / radius, -y / radius
 
-    def _bending(self, own: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        share = self._beyond(own, x, y) / self.width[own]
-        return np.exp(-0.5 * share**2), *(-share * self.direction[own].T)
+    def _bending(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
+        share = self._beyond(building, x, y) / self.width[building]
+        return np.exp(-0.5 * share**2), *(-share * self.direction[building].T)
 
 
 def draw_failures(rng: np.random.Generator, kind: NDArray[np.intp], side: Array) -> Failures:
@@ -215,7 +215,7 @@ def draw_failures(rng: np.random.Generator, kind: NDArray[np.intp], side: Array)
 
     Args:
         rng: the generator to draw from.
-        kind: (B,) END, STEP, BOWL or BENDING; what else stands there never moves.
+        kind: (B,) END, STEP, BOWL or BENDING; a failure of another kind is never moved.
         side: (B, 2) sides, m.
     """
     count, half = len(kind), side / 2
@@ -242,7 +242,8 @@ def draw_failures(rng: np.random.Generator, kind: NDArray[np.intp], side: Array)
         kind == BOWL, rng.integers(1, 3, count), np.where(rng.random(count) < 0.5, 1.0, rng.uniform(1, 2.5, count))
     )
     opened = np.where(rng.random(count) < OPENING_SHARE, rng.uniform(0, 0.8, count), 0.0)
-    # Of a trough's horizontal strain a building follows little (Potts and Addenbrooke 1997); K of 0.25 to 0.5.
+    # A building follows little of a trough's horizontal strain (Potts and Addenbrooke 1997).
+    # The width parameter K is 0.25 to 0.5.
     damped = log_uniform(rng, 0.01, 0.2, count) * rng.uniform(0.25, 0.5, count)
     return Failures(
         kind=kind,
@@ -261,12 +262,12 @@ NONE = -1
 TARGET_PERMILLE = (0.1, 6.0)
 """Range of the strain of a local failure by itself; log-uniform."""
 MOST_DROP_MM = 600.0
-"""What would have to move further for its strain does not fail: it hardly bears on the footprint, as a bowl far beside
-it, or a corner where a borrowed footprint has a thin wing or none."""
+"""Largest drop of a failure. One that needs more for its strain hardly touches the footprint and is
+left out: a bowl far beside it, or a corner where a borrowed footprint has a thin wing or none."""
 UPWARD_SHARE = 0.03
-"""Failures that are lifted, as by swelling clay; the others drop."""
+"""Share of failures that are lifted, as by swelling clay; the others drop."""
 SECOND_SHARE = 0.5
-"""A second failure is one that by itself strains the building by this share of the first at least."""
+"""Smallest strain of a second failure by itself, as a share of that of the first."""
 
 
 class Failure(NamedTuple):
@@ -282,10 +283,10 @@ class Failure(NamedTuple):
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
         """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
-        found = np.stack(self.other.field(index, x, y))
+        displacement = np.stack(self.other.field(index, x, y))
         at = np.flatnonzero(self.corner.drop[index] != 0)
-        found[:, at] += np.stack(self.corner.field(index[at], x[at], y[at]))
-        return found[0], found[1], found[2]
+        displacement[:, at] += np.stack(self.corner.field(index[at], x[at], y[at]))
+        return displacement[0], displacement[1], displacement[2]
 
     def scaled(self, factor: Array) -> Failure:
         """Return failures `factor` (B,) times as large; their strain grows in proportion."""
@@ -299,7 +300,7 @@ class LocalFailures:
 
     first: Failure
     second: Failure
-    """At the same time; in most buildings none."""
+    """Failure at the same time; in most buildings none."""
     strains: Strains
     """(B,) of both together."""
     mechanism: NDArray[np.intp]
@@ -327,7 +328,7 @@ def draw_local_failures(
     mechanisms: Mechanisms,
     outline: NDArray[np.object_] | None = None,
 ) -> LocalFailures:
-    """Let a share `damaged` of the buildings fail, each by a log-uniform strain.
+    """Draw failures of a share `damaged` of the buildings, each with a log-uniform strain.
 
     Args:
         rng: the generator to draw from.
@@ -339,27 +340,29 @@ def draw_local_failures(
     count = len(side)
     failed = rng.random(count) < damaged
     target = log_uniform(rng, *TARGET_PERMILLE, count)
-    kind = _kinds(rng, mechanisms, count)
-    first, alone = _scaled(rng, _draw(rng, kind, side, standing, failed), target, side, outline)
+    kind = _draw_kinds(rng, mechanisms, count)
+    first, first_strains = _scale_to_target(
+        rng, _draw_unit_failure(rng, kind, side, standing, failed), target, side, outline
+    )
     failed = first.drop != 0
 
     twice = failed & (rng.random(count) < mechanisms.twice)
     share = rng.uniform(SECOND_SHARE, 1, count)
-    again = _draw(rng, _kinds(rng, mechanisms, count), side, standing, twice)
-    second, _ = _scaled(rng, again, target * share, side, outline)
+    unit = _draw_unit_failure(rng, _draw_kinds(rng, mechanisms, count), side, standing, twice)
+    second, _ = _scale_to_target(rng, unit, target * share, side, outline)
     twice = second.drop != 0
     mechanism = np.where(failed, np.where(twice, SEVERAL, kind), NONE)
-    both = LocalFailures(first, second, alone, mechanism)
-    together = strains(both.field, side, np.flatnonzero(twice), outline)
-    return replace(both, strains=together.where(twice, alone))
+    failures = LocalFailures(first, second, first_strains, mechanism)
+    strains_of_both = strains(failures.field, side, np.flatnonzero(twice), outline)
+    return replace(failures, strains=strains_of_both.where(twice, first_strains))
 
 
-def _kinds(rng: np.random.Generator, mechanisms: Mechanisms, count: int) -> NDArray[np.intp]:
+def _draw_kinds(rng: np.random.Generator, mechanisms: Mechanisms, count: int) -> NDArray[np.intp]:
     shares = np.array(mechanisms.shares)
     return rng.choice(len(shares), size=count, p=shares / shares.sum())
 
 
-def _draw(
+def _draw_unit_failure(
     rng: np.random.Generator,
     kind: NDArray[np.intp],
     side: Array,
@@ -367,21 +370,21 @@ def _draw(
     failed: NDArray[np.bool_],
 ) -> Failure:
     """Draw one failure of -1 mm for each building that `failed`."""
-    corner, other = draw_hinges(rng, side, standing), draw_failures(rng, kind, side)
+    hinges, failures = draw_hinges(rng, side, standing), draw_failures(rng, kind, side)
     is_corner = kind == CORNER
     return Failure(
-        replace(corner, drop=corner.drop * (is_corner & failed)),
-        replace(other, drop=other.drop * (~is_corner & failed)),
+        replace(hinges, drop=hinges.drop * (is_corner & failed)),
+        replace(failures, drop=failures.drop * (~is_corner & failed)),
     )
 
 
-def _scaled(
+def _scale_to_target(
     rng: np.random.Generator, failure: Failure, target: Array, side: Array, outline: NDArray[np.object_] | None
 ) -> tuple[Failure, Strains]:
     """Scale each failure to strain its building by `target` (B,) permille; return it and its strain.
 
-    The strain grows in proportion to the drop, which all of the field is a multiple of: one evaluation is enough. Only
-    the way up is another than the way down, since what strains most is stretched and not pressed.
+    The field and its strain are proportional to the drop, so one evaluation is enough. Up and down
+    differ, since only tension counts: the sign is drawn before.
     """
     sign = np.where(rng.random(len(target)) < UPWARD_SHARE, -1.0, 1.0)
     failure = failure.scaled(sign)

@@ -3,7 +3,8 @@
 Outlines are rectangles, wings in the shape of an L, a U or a T, and rectangles with a corner drawn in. On a footprint
 that is not its rectangle, bays and the plane that is taken off follow its own outline.
 
-A city is drawn in parts of whole districts: a plan needs nothing of the others, and the town says where it goes.
+A city is drawn in parts of whole districts: a plan needs nothing of the others, and the town has
+its place.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
 RECTANGLE, L, U, T, DRAWN_IN = range(5)
 SHAPE_SHARES = (0.62, 0.14, 0.06, 0.06, 0.12)
 LEAST_WINGED_M = 10.0
-"""Shorter side from which a building may be a U or a T; shorter ones are rectangles."""
+"""Smallest shorter side of a U or a T; smaller buildings are rectangles."""
 CLEARLY = 1.02
-"""The outline's own rectangle has less than any turned one's area by this factor. With two of about equal area the
-building's frame would hang on the last digit of its coordinates."""
+"""Smallest factor between the areas of any turned rectangle and of the outline's own. With two of
+about equal area the building's frame would depend on the last digit of its coordinates."""
 
 
 def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
@@ -41,11 +42,11 @@ def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
     for i in range(count):
         outline = CORNERS * side[i] / 2
         if shape[i] == L:
-            outline = _without(side[i], [(CORNERS[corner[i]] * side[i] * (0.5 - cut[i]), outline[corner[i]])])
+            outline = _cut_out(side[i], [(CORNERS[corner[i]] * side[i] * (0.5 - cut[i]), outline[corner[i]])])
         elif shape[i] in (U, T):
             notches = _notches(side[i], cut[i], place[i], CORNERS[corner[i]], int(across[i]), bool(shape[i] == U))
-            winged = _without(side[i], notches)
-            outline = winged if _own_rectangle(winged) else outline
+            winged = _cut_out(side[i], notches)
+            outline = winged if _is_smallest_rectangle(winged) else outline
         elif shape[i] == DRAWN_IN:
             # Three corners of the rectangle stay, so that it remains the smallest one around the outline.
             outline[corner[i]] *= 1 - drawn_in[i]
@@ -64,40 +65,40 @@ def _notches(side: Array, cut: Array, place: float, sign: Array, axis: int, cour
     return [(first[::-1], last[::-1]) if axis else (first, last) for first, last in ends]
 
 
-def _without(side: Array, notches: list[tuple[Array, Array]]) -> Array:
+def _cut_out(side: Array, notches: list[tuple[Array, Array]]) -> Array:
     """Return the rectangle without the boxes."""
     boxes = [shapely.box(*np.minimum(*ends), *np.maximum(*ends)) for ends in notches]
-    left = shapely.difference(shapely.box(*(-side / 2), *(side / 2)), shapely.union_all(boxes))
-    return np.asarray(shapely.get_coordinates(left)[:-1], float)
+    outline = shapely.difference(shapely.box(*(-side / 2), *(side / 2)), shapely.union_all(boxes))
+    return np.asarray(shapely.get_coordinates(outline)[:-1], float)
 
 
-def _own_rectangle(outline: Array) -> bool:
+def _is_smallest_rectangle(outline: Array) -> bool:
     """Return whether the rectangle along x and y is clearly smaller than those along the outline's other edges."""
     hull = shapely.get_coordinates(shapely.convex_hull(shapely.multipoints(outline)))
     edges = np.diff(hull, axis=0)
     angle = np.arctan2(edges[:, 1], edges[:, 0])
-    other = angle[np.abs(np.sin(2 * angle)) > 1e-6]
-    turned = np.stack([np.cos(other), np.sin(other), -np.sin(other), np.cos(other)], axis=1).reshape(-1, 2, 2)
+    angle = angle[np.abs(np.sin(2 * angle)) > 1e-6]  # not along x or y
+    turned = np.stack([np.cos(angle), np.sin(angle), -np.sin(angle), np.cos(angle)], axis=1).reshape(-1, 2, 2)
     area = np.ptp(hull @ turned.transpose(0, 2, 1), axis=1).prod(axis=1)
     return bool((area > CLEARLY * np.ptp(hull, axis=0).prod()).all())
 
 
 FILLED = 0.999
-"""A footprint with this share of its rectangle's area is the rectangle."""
+"""Share of its rectangle's area from which a footprint is the rectangle."""
 EDGE_M = 0.01
-"""A place so near outside of the outline is on it: turning a footprint into its own frame rounds."""
+"""Distance outside of the outline that counts as on it: turning a footprint rounds."""
 
 
 def own_outlines(polygon: NDArray[np.object_], frame: Frames) -> NDArray[np.object_]:
     """Return the footprints (B,) in their buildings' frames, m; None if the footprint is its rectangle."""
-    result = np.full(len(polygon), None, dtype=object)
-    other = np.flatnonzero(shapely.area(polygon) < FILLED * frame.side.prod(axis=1))
-    if len(other):
-        coordinates, owner = shapely.get_coordinates(polygon[other], return_index=True)
-        own = shapely.set_coordinates(polygon[other].copy(), frame.to_building(other[owner], coordinates))
-        result[other] = shapely.buffer(own, EDGE_M, join_style="mitre")
-        shapely.prepare(result[other])
-    return result
+    outlines = np.full(len(polygon), None, dtype=object)
+    rows = np.flatnonzero(shapely.area(polygon) < FILLED * frame.side.prod(axis=1))
+    if len(rows):
+        coordinates, owner = shapely.get_coordinates(polygon[rows], return_index=True)
+        turned = shapely.set_coordinates(polygon[rows].copy(), frame.to_building(rows[owner], coordinates))
+        outlines[rows] = shapely.buffer(turned, EDGE_M, join_style="mitre")
+        shapely.prepare(outlines[rows])
+    return outlines
 
 
 def inside(outline: NDArray[np.object_], building: Index, x: Array, y: Array) -> NDArray[np.bool_]:
@@ -117,7 +118,7 @@ def tilts_over(up: Array, building: Index, at: Array, count: int) -> Array:
         right[:, i] = np.bincount(building, columns[i] * up, count)
         for j in range(i, 3):
             normal[:, i, j] = normal[:, j, i] = np.bincount(building, columns[i] * columns[j], count)
-    # Cells all on one line tell no tilt across it, only its rounding: the least solution has none.
+    # Cells on one line give no tilt across it, only rounding: the minimum-norm solution has none.
     inverse = np.linalg.pinv(normal, rcond=1e-9, hermitian=True)
     return np.asarray((inverse @ right[..., None])[:, 1:, 0], float)
 
@@ -125,7 +126,7 @@ def tilts_over(up: Array, building: Index, at: Array, count: int) -> Array:
 DISTRICT_BUILDINGS = 60
 STREET_M = 15.0
 ATTACHED_SHARE, JOINT_M = 0.25, 0.05
-"""Share of buildings that stand wall to wall with the next of their row; and the joint between them, m."""
+"""Share of buildings that are wall to wall with the next of their row; and the joint, m."""
 
 
 @dataclass(frozen=True)
@@ -158,20 +159,20 @@ class DistrictPlan:
     district: NDArray[np.intp]
     """(B,) number of the district, from 0."""
     radius: float
-    """Of the largest circle around a district, m."""
+    """Radius of the largest circle around a district, m."""
 
 
 @dataclass(frozen=True)
 class Town:
-    """The grid on which the districts of a city stand, row by row, and the ground under it."""
+    """The grid of the districts of a city, row by row, and the ground under it."""
 
     buildings: int
     cell: float
     """Side of a district's square, m."""
     elevation: float
-    """Of the ground at 0, 0, m."""
+    """Elevation of the ground at 0, 0, m."""
     slope: tuple[float, float]
-    """Of the ground, towards east and north."""
+    """Slope of the ground towards east and north."""
 
     @property
     def columns(self) -> int:
@@ -251,7 +252,7 @@ def _pack(rng: np.random.Generator, centre: Array, member: NDArray[np.intp], box
     x = y = depth = 0.0
     for building, space in zip(member, gap, strict=True):
         if x > 0 and x + box[building, 0] > width:
-            # Rows stand back to back over a yard, or face each other over a street.
+            # Rows are back to back over a yard, or face each other over a street.
             x, y, depth = 0.0, y + depth + float(rng.choice([5.0, STREET_M])), 0.0
         centre[building] = x + box[building, 0] / 2, y + box[building, 1] / 2
         x += float(box[building, 0] + space)

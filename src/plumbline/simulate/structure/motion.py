@@ -18,9 +18,9 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 Array = NDArray[np.float64]
 MOST_SETTLEMENT = 300.0
-"""mm."""
+"""Largest settlement, mm."""
 LEANING = {5.0: 0.4, 25.0: 0.1}
-"""Share of the buildings whose tilt is as likely any up to so many mm/m; of the others it is mostly small."""
+"""Largest tilt, mm/m -> share of buildings with a tilt uniform up to it; others are small."""
 MOST_TILT = max(LEANING)
 
 
@@ -36,7 +36,7 @@ class Rigid:
     def field(self, index: NDArray[np.intp] | int, x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
         """Return vertical, along-x and along-y displacement, mm, at heights in m above the foundation.
 
-        A small rotation that lifts the side at +x moves what stands above it towards -x: `-tilt * height`.
+        A small rotation that lifts the side at +x moves the parts above it towards -x: `-tilt * height`.
         """
         tilt_x, tilt_y = self.tilt[index, 0], self.tilt[index, 1]
         return self.settlement[index] + tilt_x * x + tilt_y * y, -tilt_x * height, -tilt_y * height
@@ -45,18 +45,18 @@ class Rigid:
 def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
     """Draw settlement 0 to 300 mm and tilt 0 to 25 mm/m, log-uniform so that small ones are common; a few rise.
 
-    On half of the buildings small and large tilts are as likely: by some mm/m, points that are not where the product
-    says move by more than their noise, and a model has to know that from damage.
+    On half of the buildings the tilt is uniform: with some mm/m, misplaced points move by more
+    than their noise, and a model has to distinguish that from damage.
     """
     settlement = -log_uniform(rng, 0.5, MOST_SETTLEMENT, count)
     settlement[rng.random(count) < 0.07] *= -0.2
     settlement[rng.random(count) < 0.1] = 0
     size, direction = log_uniform(rng, 0.01, MOST_TILT, count), rng.uniform(-np.pi, np.pi, count)
-    draw, taken = rng.random(count), 0.0
-    for most, share in LEANING.items():
-        leaning = (draw >= taken) & (draw < taken + share)
-        size[leaning] = rng.uniform(0, most, int(leaning.sum()))
-        taken += share
+    draw, lower = rng.random(count), 0.0
+    for max_tilt, share in LEANING.items():
+        leaning = (draw >= lower) & (draw < lower + share)
+        size[leaning] = rng.uniform(0, max_tilt, int(leaning.sum()))
+        lower += share
     return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
 
 
@@ -115,18 +115,18 @@ def draw_thermal(rng: np.random.Generator, side: Array) -> Thermal:
 
 LINEAR, SETTLING, ONSET, ACCELERATING, PIECEWISE = range(5)
 SHARES = (0.3, 0.25, 0.25, 0.2)
-"""Of the first four families, of ground that moves."""
+"""Shares of the first four families, for ground that moves."""
 LATE, SUDDEN, QUICKENING, SLOWING, PAUSED = range(5)
 KINDS = (0.55, 0.15, 0.2, 0.05, 0.05)
-"""Shares of what is piecewise, of buildings that fail."""
+"""Shares of the kinds of piecewise courses, for buildings that fail."""
 BROKEN = 0.5
 """Share of the buildings whose course is piecewise: it begins near the end, is over within a day, or changes its speed.
 Creep before a failure goes on at one speed for years, then becomes faster (Fukuzono 1985; Voight 1989)."""
 LATEST = 0.97
-"""Share of the time after which nothing begins: less than an epoch or two would be left."""
+"""Share of the time after which nothing begins: only an epoch or two would be after it."""
 AT_ONCE = 0.003
 TIMES = (2.0, 10.0)
-"""How many times as fast a movement becomes."""
+"""Range of the factor by which a movement becomes faster; log-uniform."""
 
 
 @dataclass(frozen=True)
@@ -147,13 +147,13 @@ class Histories:
         """Select the histories of buildings `index`."""
         return Histories(self.family[index], self.first[index], self.second[index], self.reached[index])
 
-    def where(self, mask: NDArray[np.bool_], other: Histories) -> Histories:
-        """Return these histories where `mask` (B,) is true, and `other` elsewhere."""
+    def where(self, mask: NDArray[np.bool_], elsewhere: Histories) -> Histories:
+        """Return these histories where `mask` (B,) is true, and `elsewhere` for the rest."""
         return Histories(
-            np.where(mask, self.family, other.family),
-            np.where(mask, self.first, other.first),
-            np.where(mask, self.second, other.second),
-            np.where(mask[:, None], self.reached, other.reached),
+            np.where(mask, self.family, elsewhere.family),
+            np.where(mask, self.first, elsewhere.first),
+            np.where(mask, self.second, elsewhere.second),
+            np.where(mask[:, None], self.reached, elsewhere.reached),
         )
 
     def at(self, time: Array) -> Array:
@@ -195,22 +195,23 @@ def draw_any_beginning(rng: np.random.Generator, count: int) -> Histories:
     """Draw courses as `draw_histories`, but a share `BROKEN` of them piecewise, of `KINDS`."""
     usual = draw_histories(rng, count)
     kind = rng.choice(len(KINDS), size=count, p=KINDS)
-    late, day, turn, stop = (
+    late_time, sudden_time, turn_time, stop_time = (
         rng.uniform(low, high, count) for low, high in ((0.6, LATEST), (0.02, LATEST), (0.3, 0.95), (0.1, 0.6))
     )
-    first = np.choose(kind, [late, day, turn, turn, stop])
-    lasts = np.choose(
+    first = np.choose(kind, [late_time, sudden_time, turn_time, turn_time, stop_time])
+    duration = np.choose(
         kind,
         [
-            rng.uniform(0.3, 1, count) * (1 - late),
+            rng.uniform(0.3, 1, count) * (1 - late_time),
             np.full(count, AT_ONCE),
-            (1 - turn) / 2,
-            (1 - turn) / 2,
+            (1 - turn_time) / 2,
+            (1 - turn_time) / 2,
             rng.uniform(0.15, 0.35, count),
         ],
     )
-    second = np.minimum(first + lasts, 1 - 1e-6)
+    second = np.minimum(first + duration, 1 - 1e-6)
     times = np.where(kind == SLOWING, 1 / log_uniform(rng, *TIMES, count), log_uniform(rng, *TIMES, count))
+    # Speed 1 up to `first` and `times` after it: the share reached at `first`.
     turned = first / (first + times * (1 - first))
     level = rng.uniform(0.2, 0.8, count)
     reached = np.stack(
@@ -292,7 +293,7 @@ def draw_motion(
     )
 
 
-class Labels(NamedTuple):
+class SimulatedLabels(NamedTuple):
     """Labels of B buildings."""
 
     strains: Strains
@@ -300,16 +301,16 @@ class Labels(NamedTuple):
     """(B,) index into `strain.MECHANISMS`, or NONE where nothing fails and no trough reaches."""
 
 
-def draw_labels(motion: Motion, layout: CityLayout) -> Labels:
+def draw_labels(motion: Motion, layout: CityLayout) -> SimulatedLabels:
     """Label all buildings, by the definition in `plumbline.core.strain`, over their footprints.
 
     A building that no trough reaches is strained by its local failure alone: what else it does is rigid motion. Where a
     trough bends a building in which something fails, the larger strain names the mechanism, or they are several.
     """
     side, local = layout.frames.side, motion.local
-    outline, which = own_outlines(layout.polygon, layout.frames), np.flatnonzero(motion.response.reached)
-    whole = strains(motion.structure_field, side, which, outline).where(motion.response.reached, local.strains)
-    bent = strains(motion.response.field, side, which, outline).severity_permille
+    outline, reached = own_outlines(layout.polygon, layout.frames), np.flatnonzero(motion.response.reached)
+    whole = strains(motion.structure_field, side, reached, outline).where(motion.response.reached, local.strains)
+    bent = strains(motion.response.field, side, reached, outline).severity_permille
     failed = local.strains.severity_permille
     mechanism = np.select(
         [bent == 0, bent < SECOND_SHARE * failed, failed < SECOND_SHARE * bent],
@@ -317,4 +318,4 @@ def draw_labels(motion: Motion, layout: CityLayout) -> Labels:
         default=SEVERAL,
     )
     # Two of a kind are one: a trough of its own over a trough.
-    return Labels(whole, np.where((local.mechanism == BENDING) & (mechanism == SEVERAL), BENDING, mechanism))
+    return SimulatedLabels(whole, np.where((local.mechanism == BENDING) & (mechanism == SEVERAL), BENDING, mechanism))

@@ -1,5 +1,6 @@
-"""Settle the ground over a bored tunnel, and let buildings follow it: rigid motion whole, bending and stretching
-damped.
+"""Compute the settlement over bored tunnels, and that of buildings.
+
+A building follows the rigid motion of the ground wholly, and its bending and stretching damped.
 
 Peck (1969), Deep excavations and tunnelling in soft ground, 7th ICSMFE; O'Reilly and New (1982), Settlements above
 tunnels in the United Kingdom, Tunnelling '82. Modification factors after Potts and Addenbrooke (1997), A structure's
@@ -130,7 +131,7 @@ class Response:
     normal: Array
     """(B, K, 2) the axis normals in the building's frame."""
     reached: NDArray[np.bool_]
-    """(B,) whether any trough reaches the building; the others stay at rest."""
+    """(B,) whether any trough reaches the building; the others do not move."""
     deflection: Array
     """(B,) share of the greenfield deflection that the building follows."""
     strain: Array
@@ -169,25 +170,28 @@ def building_response(tunnels: list[Tunnel], frames: Frames, deflection: Array, 
     The plane that a building follows whole is the area-weighted least-squares plane over its rectangle.
     """
     count = len(frames.angle)
-    every = np.arange(count)
-    normal = np.stack([frames.rotate(every, np.tile(t.normal, (count, 1))) for t in tunnels], axis=1)
+    buildings = np.arange(count)
+    normal = np.stack([frames.rotate(buildings, np.tile(t.normal, (count, 1))) for t in tunnels], axis=1)
     distance = np.stack([t.distance(frames.centre) for t in tunnels], axis=1)
     reach = REACH_WIDTHS * np.array([t.width for t in tunnels])
     reached = (np.abs(distance) < reach + np.hypot(*frames.side.T)[:, None] / 2).any(axis=1)
-    rest = Response(tunnels, distance, normal, reached, deflection, strain, np.zeros((count, 3)), np.zeros((count, 2)))
+    response = Response(
+        tunnels, distance, normal, reached, deflection, strain, np.zeros((count, 3)), np.zeros((count, 2))
+    )
 
-    # Gauss-Legendre nodes over the rectangle; 1, x and y are orthogonal there, so each coefficient stands alone.
+    # Gauss-Legendre nodes over the rectangle: 1, x and y are orthogonal there, so each coefficient
+    # is found alone.
     at = np.flatnonzero(reached)
     node_x, node_y = (part.ravel() for part in np.meshgrid(NODES, NODES, indexing="ij"))
     weight = np.outer(WEIGHTS, WEIGHTS).ravel() / 4
     x, y = frames.side[at, :1] / 2 * node_x, frames.side[at, 1:] / 2 * node_y
     along_x, along_y, up = (
-        part.reshape(x.shape) for part in rest._greenfield(np.repeat(at, x.shape[1]), x.ravel(), y.ravel())
+        part.reshape(x.shape) for part in response._greenfield(np.repeat(at, x.shape[1]), x.ravel(), y.ravel())
     )
-    rest.mean[at] = np.stack([along_x @ weight, along_y @ weight, up @ weight], axis=1)
-    rest.tilt[at, 0] = (up * x) @ weight / (x**2 @ weight)
-    rest.tilt[at, 1] = (up * y) @ weight / (y**2 @ weight)
-    return rest
+    response.mean[at] = np.stack([along_x @ weight, along_y @ weight, up @ weight], axis=1)
+    response.tilt[at, 0] = (up * x) @ weight / (x**2 @ weight)
+    response.tilt[at, 1] = (up * y) @ weight / (y**2 @ weight)
+    return response
 
 
 def draw_response(rng: np.random.Generator, tunnels: list[Tunnel], frames: Frames) -> Response:

@@ -27,8 +27,8 @@ from plumbline.sources.footprints.open import read_vector
 COLUMNS = ("name", "reach_m", "from", "until")
 MOVING_AREAS, PREDICTIONS = "moving_areas", "predictions"
 """Layers of a GeoPackage of `predict`: the first may be causes of the next one."""
-MOST = 1000
-"""Features of a file: more are something else, such as all objects of a region."""
+MAX_CAUSES = 1000
+"""Largest number of features of a file: more are something else, as all objects of a region."""
 
 
 class Cause(NamedTuple):
@@ -37,13 +37,13 @@ class Cause(NamedTuple):
     name: str
     geometry: Any
     reach_m: float | None
-    """None: to be estimated."""
+    """Distance from it at which buildings may be affected, m; None: to be estimated."""
     swapped: Any = None
     """The place with both coordinates swapped, as they may have been written; None where there is no such place."""
 
 
 class CausesFile(NamedTuple):
-    """Hold the causes of a file."""
+    """Causes of a file."""
 
     path: Path
     frame: geopandas.GeoDataFrame
@@ -56,29 +56,31 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
 
     Args:
         path: any vector file, with the columns `name`, `reach_m`, `from` and `until` or without.
-        stated: CRS and layer by pattern of file name (`ingest.footprints`), where the file does not say them.
+        stated: CRS and layer by pattern of file name (`ingest.footprints`), where the file does not state them.
 
     Raises:
         InputError: the file cannot be read, has no CRS, holds nothing or too much, or a cell is not understood.
     """
-    own = next((about for pattern, about in stated.items() if fits(path, pattern)), Footprints())
-    frame = read_vector(path, own.layer or _areas(path), own.crs)
+    settings = next((about for pattern, about in stated.items() if fits(path, pattern)), Footprints())
+    frame = read_vector(path, settings.layer or _find_moving_areas(path), settings.crs)
     frame = frame[~(frame.geometry.isna() | frame.geometry.is_empty)]
     if not len(frame):
         raise InputError(f"{path}: it holds no causes. Give lines, polygons or points.")
-    if len(frame) > MOST:
-        raise InputError(f"{path}: {len(frame)} features; at most {MOST} causes are read. Leave out what is none.")
+    if len(frame) > MAX_CAUSES:
+        raise InputError(
+            f"{path}: {len(frame)} features; at most {MAX_CAUSES} causes are read. Leave out what is none."
+        )
     check_crs(path, frame)
     frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(frame.geometry), frame.index, frame.crs))
     columns = {str(name).casefold(): frame[name] for name in frame.columns}
     cells = {name: columns[name].to_list() for name in COLUMNS if name in columns}
     rows = [{name: values[row] for name, values in cells.items()} for row in range(len(frame))]
     return CausesFile(
-        path, frame, [_about(path, number + 1, row) for number, row in zip(frame.index, rows, strict=True)]
+        path, frame, [_parse_cells(path, number + 1, row) for number, row in zip(frame.index, rows, strict=True)]
     )
 
 
-def _areas(path: Path) -> str | None:
+def _find_moving_areas(path: Path) -> str | None:
     """Return the name of the layer of moving areas, if it is a file that `predict` has written.
 
     Raises:
@@ -89,7 +91,7 @@ def _areas(path: Path) -> str | None:
     try:
         layers = [str(name) for name, _ in pyogrio.list_layers(path)]
     except DataSourceError:
-        return None  # `read_vector` says what is wrong
+        return None  # `read_vector` reports what is wrong
     if MOVING_AREAS not in layers and PREDICTIONS in layers:
         raise InputError(f"{path}: a result of predict in which no area moves. Give other causes, or leave them out.")
     return MOVING_AREAS if MOVING_AREAS in layers else None
@@ -108,27 +110,27 @@ def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
         shapes = reprojected(str(file.path), file.frame, crs).geometry.to_numpy()
     except ProjError as error:
         raise InputError(f"{file.path}: cannot be reprojected from {file.frame.crs.name} to {crs} ({error}).") from None
-    shown = np.isfinite(shapely.bounds(shapes)).all(axis=1)
-    swapped = _swapped(file, crs)
-    found = []
-    for about in dict.fromkeys(file.about):
-        name, reach_m, window = about
-        if _misses(window, record):
+    is_finite = np.isfinite(shapely.bounds(shapes)).all(axis=1)
+    swapped = _swap_coordinates(file, crs)
+    causes = []
+    for cause in dict.fromkeys(file.about):
+        name, reach_m, window = cause
+        if _is_outside(window, record):
             log.info("%s: left out, as it is %s, and the record %s", name, window, record)
             continue
-        mine = shown & np.array([one == about for one in file.about])
-        found.append(Cause(name, _union(shapes[mine]), reach_m, None if swapped is None else _union(swapped[mine])))
-    return found
+        rows = is_finite & np.array([feature == cause for feature in file.about])
+        causes.append(Cause(name, _union(shapes[rows]), reach_m, None if swapped is None else _union(swapped[rows])))
+    return causes
 
 
 def _union(shapes: NDArray[np.object_]) -> Any:
     return shapely.union_all(shapely.make_valid(shapes))
 
 
-def _swapped(file: CausesFile, crs: str) -> NDArray[np.object_] | None:
-    """Return the shapes with both coordinates swapped; None if they cannot be places then."""
-    turned = shapely.transform(file.frame.geometry.to_numpy(), lambda at: at[:, ::-1])
-    frame = file.frame.set_geometry(geopandas.GeoSeries(turned, file.frame.index, file.frame.crs))
+def _swap_coordinates(file: CausesFile, crs: str) -> NDArray[np.object_] | None:
+    """Return the shapes with both coordinates swapped; None if those are outside of the CRS."""
+    swapped = shapely.transform(file.frame.geometry.to_numpy(), lambda at: at[:, ::-1])
+    frame = file.frame.set_geometry(geopandas.GeoSeries(swapped, file.frame.index, file.frame.crs))
     with suppress(ProjError, InputError):
         check_crs(file.path, frame)
         shapes = reprojected(str(file.path), frame, crs).geometry.to_numpy()
@@ -137,7 +139,7 @@ def _swapped(file: CausesFile, crs: str) -> NDArray[np.object_] | None:
     return None
 
 
-def _about(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, float | None, Window]:
+def _parse_cells(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, float | None, Window]:
     """Return name, reach and dates of a feature.
 
     Raises:
@@ -159,7 +161,7 @@ def _about(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, floa
     return texts.get("name") or f"cause {number}", reach_m, Window(since, until)
 
 
-def _misses(window: Window, record: Window) -> bool:
+def _is_outside(window: Window, record: Window) -> bool:
     """Return whether a cause was over before the record begins, or begins after it ends."""
     over = window.until is not None and record.since is not None and window.until < record.since
     later = window.since is not None and record.until is not None and window.since > record.until

@@ -1,4 +1,4 @@
-"""Find what lies in a folder: products, footprints, labels."""
+"""Find products, footprints and labels in a folder."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SIMULATED = ("simulate", "cities")
 NOT_PRODUCTS = ("labels", "truth")
 """Beginnings of names of files that are no products, whatever their suffix."""
 TEXTS = (".txt", ".tsv", ".dat")
-"""Tables often; `predict` reads them by whatever name, a folder also has notes of that kind."""
+"""Suffixes of tables or notes: `predict` reads such a file if it is named, but not in a folder."""
 NOTES = (".md", ".dvc", ".xml")
 BINARY_SUFFIXES = (".parquet", ".h5", ".hdf5", ".he5")
-"""Files that may be points or belong to them, or be footprints: their content tells."""
+"""Suffixes of files that may be points or belong to them, or be footprints: the content decides."""
 
 
 POINTS = (".csv", ".zip", ".gz", ".h5", ".hdf5", ".he5")
-"""Of files that make a folder one of points, whatever is beside them."""
+"""Suffixes of files that make a folder one of points, whatever is beside them."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class CityFiles:
 
     @property
     def folder(self) -> Path:
-        """Where the products are."""
+        """Folder of the products."""
         return self.products[0].parent
 
     def paths(self, params: Ingest) -> list[Path]:
         """All files that the result can depend on: those of the folder, and those that a description names."""
-        beside = [*files_of(self.footprints), *(path for path in self.folder.rglob("*") if path.is_file())]
+        files = [*files_of(self.footprints), *(path for path in self.folder.rglob("*") if path.is_file())]
         for pattern, product in params.products.items():
             for path in self.products:
                 named = [path.parent / name for name in (product.geometry, product.coherence) if name]
-                beside += [other for other in named if fits(path, pattern) and other.is_file()]
-        return sorted(set(beside))
+                files += [file for file in named if fits(path, pattern) and file.is_file()]
+        return sorted(set(files))
 
 
 def files_of(path: Path) -> list[Path]:
     """Return a file, or the files of a folder."""
-    return [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
+    return [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
 
 
 def city_folders(data: Path) -> list[Path]:
@@ -152,10 +152,10 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
 def _is_folder_of_footprints(folder: Path) -> bool:
     if folder.name.startswith(".") or not is_folder_of_footprints(folder):
         return False
-    if any(one.suffix.lower() in POINTS and not _is_packed_footprints(one) for one in folder.iterdir()):
+    if any(file.suffix.lower() in POINTS and not _is_packed_footprints(file) for file in folder.iterdir()):
         return False
-    parts = (one for one in sorted(folder.rglob("*")) if one.suffix.lower() in PARQUET_SUFFIXES)
-    part = next((one for one in parts if one.name[0] not in HIDDEN), None)
+    parts = (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in PARQUET_SUFFIXES)
+    part = next((file for file in parts if file.name[0] not in HIDDEN), None)
     return part is None or not is_product(part)
 
 
@@ -188,23 +188,23 @@ ANSWERS = b"severity_permille"
 """A column of predictions and of labels, and of no point product."""
 
 
-def point_files(given: Sequence[Path], option: str = "--points", footprints: bool = False) -> list[OpenedFile]:
+def point_files(paths: Sequence[Path], option: str = "--points", footprints: bool = False) -> list[OpenedFile]:
     """List the files to read, each once, in the given order; those of a folder or pattern by name.
 
     Args:
-        given: files, folders and patterns. A name that is there is no pattern, whatever stands in it.
+        paths: files, folders and patterns. The name of a file that exists is never a pattern.
         option: named in messages.
         footprints: keep a folder that is read as one file of footprints.
 
     Raises:
         InputError: a folder holds no point product, a pattern fits no file, or a folder cannot be read.
     """
-    found: dict[Path, OpenedFile] = {}
-    for path in given:
+    opened: dict[Path, OpenedFile] = {}
+    for path in paths:
         if footprints and _is_folder_of_footprints(path):
             files = [OpenedFile(path)]
         elif path.is_dir():
-            files = _in_folder(path, option)
+            files = _find_products(path, option)
         elif not path.exists() and has_magic(str(path)):
             fitting = map(Path, glob(str(path), recursive=True))  # noqa: PTH207  # absolute patterns, too
             files = [OpenedFile(file) for file in sorted(fitting) if file.is_file()]
@@ -215,15 +215,15 @@ def point_files(given: Sequence[Path], option: str = "--points", footprints: boo
         else:
             files = [OpenedFile(path)]
         for file in files:
-            found.setdefault(file.path.resolve(), file)
-    return list(found.values())
+            opened.setdefault(file.path.resolve(), file)
+    return list(opened.values())
 
 
-def _in_folder(folder: Path, option: str) -> list[OpenedFile]:
-    products, others = sort_folder(folder)
+def _find_products(folder: Path, option: str) -> list[OpenedFile]:
+    products, footprints = sort_folder(folder)
     answers = [file.path for file in products if _is_answer(file)]
     products = [file for file in products if file.path not in answers]
-    for path in [*others, *answers]:
+    for path in [*footprints, *answers]:
         log.info("%s: passed over, it holds no points", path)
     if not products:
         listed = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))[:10])

@@ -28,36 +28,36 @@ from plumbline.sources.points.source import MIN_EPOCHS
 from plumbline.sources.points.track import Track
 
 SHORT_DAYS = 365
-"""Less than one whole course of the seasons."""
+"""Length of one whole course of the seasons; a shorter observation gets a warning."""
 NOTHING = Ingest()
-"""The files say everything, and all points count."""
+"""Settings for files that state everything; all points count."""
 
 
 class Say(Flag):
     """Checks to run, besides whether the files fit together."""
 
     OFFSET = auto()
-    """That the points lie beside the footprints."""
+    """Warn of a shift between points and footprints."""
     SERIES = auto()
-    """That the points are observed for a short time or from one side; that none has a value is refused."""
+    """Warn of a short observation or one from one side; refuse points without any value."""
     ALL = OFFSET | SERIES
     NOTHING = 0
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What a user says of files that they do not say themselves."""
+    """Settings of a user for files that do not state them."""
 
     ingest: Ingest = NOTHING
-    """By pattern of file name, and which points are too poor."""
+    """Settings by pattern of file name, and bounds for poor points."""
     format_: str | None = None
-    """All points are read as this format; None: the content decides."""
+    """Format of all points; None: the content decides."""
     id_column: str | None = None
-    """Of the footprints; None: what `ingest` says of the file, see `read_buildings`."""
+    """Column of the footprints' ids; None: as in `ingest`, see `read_buildings`."""
     layer: str | None = None
-    """As `id_column`."""
+    """Layer of the footprints; None: as in `ingest`."""
     window: Window = ALL_TIME
-    """Only the epochs in it count."""
+    """Window of the epochs that count."""
 
 
 AS_THEY_ARE = Reading()
@@ -68,7 +68,7 @@ class CityInMemory:
     """Points and footprints of one place."""
 
     points: list[Track]
-    """In one projected CRS."""
+    """Tracks in one projected CRS."""
     footprints: geopandas.GeoDataFrame
     """The buildings table, in that CRS."""
 
@@ -83,7 +83,7 @@ def read_city_files(
     """Read product files and footprints, and check that they are of one place.
 
     Args:
-        points: see `read_tracks`. buildings: footprints. reading: what they do not say. say: what the user is told.
+        points: see `read_tracks`. buildings: footprints. reading: settings. say: checks to run.
         folder: see `all_points`.
 
     Raises:
@@ -122,7 +122,7 @@ def read_tracks(
 
     Args:
         files: of points; they are closed.
-        ingest: what they do not say themselves, by pattern of file name, and which points are too poor.
+        ingest: settings by pattern of file name, and bounds for poor points.
         format_: reads all of them as this format; otherwise the content decides.
         window: only the epochs in it are kept.
         least_epochs: that each file must have in a window.
@@ -142,58 +142,58 @@ def read_tracks(
             raise InputError(f"{path}: given twice. Each file counts once.")
     check_asked(ingest.crs)
     warn_of_shared_names(points, ingest.products)
-    _say_unfit(ingest.products, points)
+    _log_unfit_patterns(ingest.products, points)
     tracks: list[Track] = []
     for path, file in zip(points, opened, strict=True):
         track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs, folder)
         file.close()
-        kept = _observed(path, _good_enough(path, track, ingest))
-        if _is_empty(kept):
-            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(kept))
-        tracks.append(window.cut(str(path), kept, least_epochs))
+        usable = _drop_empty_epochs(path, _drop_poor_points(path, track, ingest))
+        if _is_empty(usable):
+            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(usable))
+        tracks.append(window.cut(str(path), usable, least_epochs))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
-    tracks = _named_apart(points, tracks)
+    tracks = _add_folder_names(points, tracks)
     names = [str(path) for path in points]
     check_distinct(tracks, names)
     warn_of_datum(tracks, names, ingest.products)
     return tracks
 
 
-def _named_apart(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
+def _add_folder_names(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
     """Add the folder to the names of tracks from files with the same name: `asc/ts`, `desc/ts`."""
-    shared = {track.name for track in tracks if sum(track.name == other.name for other in tracks) > 1}
+    shared = {track.name for track in tracks if sum(track.name == t.name for t in tracks) > 1}
     return [
         replace(track, name=f"{path.absolute().parent.name}/{track.name}") if track.name in shared else track
         for path, track in zip(points, tracks, strict=True)
     ]
 
 
-def _say_unfit(patterns: Iterable[str], points: Sequence[Path]) -> None:
+def _log_unfit_patterns(patterns: Iterable[str], points: Sequence[Path]) -> None:
     """Log patterns that fit none of the files, since they may be misspelt."""
     unfit = [pattern for pattern in patterns if not any(fits(path, pattern) for path in points)]
     if unfit:
         log.info("ingest.products: none of the files given fits %s", ", ".join(map(repr, unfit)))
 
 
-def _observed(path: Path, track: Track) -> Track:
+def _drop_empty_epochs(path: Path, track: Track) -> Track:
     values_T = sum((np.isfinite(piece).sum(axis=0) for piece in track.series()), np.zeros(len(track.epochs), np.intp))
-    kept = observed(str(path), track.epochs, values_T)
-    return track if kept.all() else track.at(kept)
+    is_observed = observed(str(path), track.epochs, values_T)
+    return track if is_observed.all() else track.at_epochs(is_observed)
 
 
-def _good_enough(path: Path, track: Track, ingest: Ingest) -> Track:
-    kept = drop_poor(track, ingest)
-    left_out = len(track) - len(kept)
-    if not len(kept):
+def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:
+    usable = drop_poor(track, ingest)
+    left_out = len(track) - len(usable)
+    if not len(usable):
         raise InputError(
             f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm or 'unset'} "
             f"leave none of its {len(track)} points. Lower min_coherence, or raise max_rmse_mm where it is set."
         )
     if left_out:
         log.info("%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm", path, left_out, len(track))
-    return kept
+    return usable
 
 
 def _is_empty(track: Track) -> bool:

@@ -132,8 +132,8 @@ def _describe_track(path: Path, sample: Track, reports: Sequence[dict[str, Any]]
     dropped = _count_dropped(reports)
     points = sum(count for report in reports for count in report[POINTS].values())
     values_T = np.array([report["values"] for report in reports], np.int64).sum(axis=0)
-    kept_T = observed(str(path), sample.epochs, values_T)
-    epochs: NDArray[np.datetime64] = sample.epochs[kept_T]
+    is_observed_T = observed(str(path), sample.epochs, values_T)
+    epochs: NDArray[np.datetime64] = sample.epochs[is_observed_T]
     steps = np.diff(epochs).astype(int)
     return {
         "name": sample.name,
@@ -165,7 +165,7 @@ def _link(source: Path, target: Path) -> None:
 
 
 WORTHWHILE_BYTES = 2**30
-"""Less than this is read in threads before other processes have loaded their libraries."""
+"""Size below which files are read in threads: loading libraries in other processes takes longer."""
 
 
 def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None = None) -> None:
@@ -191,7 +191,7 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
         plan = cut_parts(cities, params)
         run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
         workers = workers or cores()
-        if sum(_size(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES:
+        if sum(_unpacked_bytes(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES:
             _run_in_threads(read_city, plan.cities, workers)
             _run_in_threads(read_part, plan.parts, workers)
             workers = 1
@@ -208,7 +208,7 @@ def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | Non
             clear(work)
 
 
-def _size(path: Path) -> int:
+def _unpacked_bytes(path: Path) -> int:
     """Return the unpacked size of a product, bytes."""
     if not zipfile.is_zipfile(path):
         return path.stat().st_size
@@ -218,9 +218,9 @@ def _size(path: Path) -> int:
 
 def _run_in_threads(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], threads: int) -> None:
     """Call `work` on every job that has no folder yet; the first failure of them, in their order, ends the others."""
-    left = undone(jobs, STAGE)
+    unfinished = undone(jobs, STAGE)
     with ThreadPoolExecutor(threads) as pool:
-        for _ in track(pool.map(work, left), len(left), STAGE, finished=True):
+        for _ in track(pool.map(work, unfinished), len(unfinished), STAGE, finished=True):
             pass
 
 
@@ -230,7 +230,7 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
     A point that repeats identifier and place of one before it is left out; where points of several places share an
     identifier, all of the product are numbered.
     """
-    again = []
+    repeated_parts = []
     for path in {part.file.path: None for part in plan.parts}:
         parts = [part for part in plan.parts if part.file.path == path]
         identities = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in parts]
@@ -247,7 +247,7 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
             log.warning(NUMBERED_ANEW, path)
         for part, rows, end in zip(parts, np.split(is_repeated, ends[:-1]), ends, strict=True):
             report = read_json(part.folder / PART)
-            # The part tells whether it was read again, the notes do not: a kill may come between the two.
+            # The part records whether it was read again, the notes do not: a kill may come between.
             if rows.sum() == report["dropped"].get("duplicate_id", 0) and is_shared == report["numbered"]:
                 continue
             with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
@@ -255,5 +255,5 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
             if is_shared:
                 write_json(part.folder.with_name(f"{part.folder.name}-{NUMBERED}"), {"first": int(end) - len(rows) + 1})
             remove(part.folder)
-            again.append(part)
-    run_jobs(read_part, again, workers, STAGE)
+            repeated_parts.append(part)
+    run_jobs(read_part, repeated_parts, workers, STAGE)

@@ -52,7 +52,7 @@ class Ingested:
     @property
     def observed(self) -> list[Track]:
         """The city's tracks with their epochs, without points."""
-        return [_empty(about, self.about["crs"]) for about in self.about["tracks"]]
+        return [_empty_track(about, self.about["crs"]) for about in self.about["tracks"]]
 
     def tracks(self, tile: str | None = None) -> list[Track]:
         """Read the points of a tile and its halo, or of the whole city: all tracks, also those without points there.
@@ -70,7 +70,9 @@ class Ingested:
                 parts.setdefault(track.name, []).append(track)
         crs = self.about["crs"]
         return [
-            _observed(concatenate_tracks(parts[about["name"]]), about) if about["name"] in parts else _empty(about, crs)
+            _select_observed_epochs(concatenate_tracks(parts[about["name"]]), about)
+            if about["name"] in parts
+            else _empty_track(about, crs)
             for about in self.about["tracks"]
         ]
 
@@ -89,8 +91,8 @@ class Ingested:
         """Read the footprints around a tile's own."""
         table = pq.read_table(self.folder / NEIGHBOURS / f"{tile}.parquet")
         row, wkb = table["row"].to_numpy(), table["wkb"].to_numpy(zero_copy_only=False)
-        other = np.array([one is not None for one in wkb], bool)
-        return Neighbours(row[~other], row[other], shapely.from_wkb(wkb[other]))
+        is_neighbour = np.array([shape is not None for shape in wkb], bool)
+        return Neighbours(row[~is_neighbour], row[is_neighbour], shapely.from_wkb(wkb[is_neighbour]))
 
     def labels(self, tile: str | None = None) -> pd.DataFrame:
         """Read the labels of a tile's buildings, or of the city's."""
@@ -105,7 +107,7 @@ def open_ingested(folder: Path) -> list[Ingested]:
     Raises:
         InputError: there is no city of either kind.
     """
-    return [city for city in _open(folder) if city.about.get("kind") != KIND]
+    return [city for city in _open_cities(folder) if city.about.get("kind") != KIND]
 
 
 def open_profiles(folder: Path) -> list[IngestedProfiles]:
@@ -114,23 +116,25 @@ def open_profiles(folder: Path) -> list[IngestedProfiles]:
     Raises:
         InputError: there is no city of either kind.
     """
-    return [IngestedProfiles(city.folder, city.about) for city in _open(folder) if city.about.get("kind") == KIND]
+    return [
+        IngestedProfiles(city.folder, city.about) for city in _open_cities(folder) if city.about.get("kind") == KIND
+    ]
 
 
-def _open(folder: Path) -> list[Ingested]:
+def _open_cities(folder: Path) -> list[Ingested]:
     cities = sorted(path.parent for path in folder.glob(f"*/{CITY}"))
     if not cities:
         raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.")
     return [Ingested(city, read_json(city / CITY)) for city in cities]
 
 
-def _observed(track: Track, about: dict[str, Any]) -> Track:
+def _select_observed_epochs(track: Track, about: dict[str, Any]) -> Track:
     """Keep the epochs at which any point of the city has a value."""
-    kept = np.isin(track.epochs, np.array(about["days"], "datetime64[D]"))
-    return track if kept.all() else track.at(kept)
+    is_observed = np.isin(track.epochs, np.array(about["days"], "datetime64[D]"))
+    return track if is_observed.all() else track.at_epochs(is_observed)
 
 
-def _empty(about: dict[str, Any], crs: str) -> Track:
+def _empty_track(about: dict[str, Any], crs: str) -> Track:
     days: Sequence[str] = about["days"]
     return Track(
         name=about["name"],

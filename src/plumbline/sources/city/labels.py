@@ -26,14 +26,15 @@ COLUMNS = {"building_id": pa.string(), "severity_permille": pa.float64(), "quadr
 ACCEPTED, MECHANISM, DIFFICULTY = "accepted", "mechanism", "difficulty"
 OPTIONAL = (ACCEPTED, MECHANISM, DIFFICULTY)
 UNKNOWN = -1
-"""Code of a building whose difficulty or mechanism nobody has said."""
+"""Code of an unknown difficulty or mechanism."""
 MAX_SEVERITY_PERMILLE = 1000.0
-"""A strain of 1: nothing stands that long."""
+"""Largest severity that is read: a strain of 1."""
 MOSTLY = 0.75
-"""Share of the buildings with a quadrant; with more of them below category 1 the unit is in doubt. In percent the worst
-are above it."""
+"""Share of the buildings with a quadrant; with more of them below category 1 the unit is in doubt.
+In percent the worst are above it."""
 USUAL_PERMILLE = 30.0
-"""Ten times where the worst category begins; a larger one is more likely of another unit."""
+"""Largest usual severity, ten times the start of the worst category; a larger one may be of another
+unit."""
 
 
 def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
@@ -45,7 +46,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
 
     Returns:
         One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or empty text below category 1,
-        where the quadrant is undefined (one that stands there is not passed on). `accepted` are all quadrants that are
+        where the quadrant is undefined (one in the file is not passed on). `accepted` are all quadrants that are
         right answers, as `NE|NW`; without the column, or where its cell is empty, the quadrant alone. Of mechanism and
         difficulty the int8 code: its place in `MECHANISMS` and `DIFFICULTIES`, or `UNKNOWN` for an empty cell or
         without the column.
@@ -72,15 +73,15 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             len(table),
             table["building_id"][-1],
         )
-    ids = _text(table, "building_id")
+    ids = _text_column(table, "building_id")
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
-    quadrant = _text(table, "quadrant", strip=True)
-    accepted, how, level = (
-        _text(table, name, strip=True) if name in header else np.full(len(ids), "", object) for name in OPTIONAL
+    quadrant = _text_column(table, "quadrant", strip=True)
+    accepted, mechanism_text, difficulty_text = (
+        _text_column(table, name, strip=True) if name in header else np.full(len(ids), "", object) for name in OPTIONAL
     )
     mechanism, difficulty = (
         pd.Categorical(text, categories=names).codes.astype(np.int8)
-        for text, names in ((how, MECHANISMS), (level, DIFFICULTIES))
+        for text, names in ((mechanism_text, MECHANISMS), (difficulty_text, DIFFICULTIES))
     )
     damaged = category(severity) >= 1
     accepted = np.where(damaged & (accepted == ""), quadrant, accepted)
@@ -108,22 +109,22 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
         ),
         (
             MECHANISM,
-            how,
-            damaged & (mechanism == UNKNOWN) & (how != ""),  # of a sound building it may say none
+            mechanism_text,
+            damaged & (mechanism == UNKNOWN) & (mechanism_text != ""),  # a sound building: none
             f"one of {', '.join(MECHANISMS)} is needed, or an empty cell where it is not known",
         ),
         (
             DIFFICULTY,
-            level,
-            (difficulty == UNKNOWN) & (level != ""),
+            difficulty_text,
+            (difficulty == UNKNOWN) & (difficulty_text != ""),
             f"one of {', '.join(DIFFICULTIES)} is needed, or an empty cell where it is not known",
         ),
     )
     for column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
-            fail_at(product, row, column, _shown(values[row]), wanted)
-    _ask_for_units(product, severity, quadrant, few)
+            fail_at(product, row, column, _format_cell(values[row]), wanted)
+    _check_units(product, severity, quadrant, few)
     return pd.DataFrame(
         {
             "building_id": ids,
@@ -146,13 +147,13 @@ def _includes(accepted: str, quadrant: str) -> bool:
     return quadrant in names and set(names) <= set(QUADRANTS)
 
 
-def _shown(value: object) -> object:
+def _format_cell(value: object) -> object:
     if isinstance(value, str):
         return repr(value)
     return "no value" if isinstance(value, float) and np.isnan(value) else value
 
 
-def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
+def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
     large = severity > USUAL_PERMILLE
     if large.any():
         log.warning(
@@ -163,18 +164,19 @@ def _ask_for_units(product: CsvFile, severity: NDArray[np.float64], quadrant: ND
             severity.max(),
             CATEGORY_BOUNDS_PERMILLE[-1],
         )
-    # A city may have no damage at all; strains in m/m have been told a thousand times too small, those in percent ten.
-    least = CATEGORY_BOUNDS_PERMILLE[0]
-    has, told = quadrant != "", (quadrant != "") & (severity < least)
-    if told.sum() > MOSTLY * has.sum():
-        said = (
-            f"{product}: of {has.sum()} buildings with a quadrant {told.sum()} have severities below {least:g} "
+    # A city may have no damage. Strains in m/m are 1000 times too small, in percent 10 times.
+    visible_permille = CATEGORY_BOUNDS_PERMILLE[0]
+    has_quadrant, is_small = quadrant != "", (quadrant != "") & (severity < visible_permille)
+    if is_small.sum() > MOSTLY * has_quadrant.sum():
+        message = (
+            f"{product}: of {has_quadrant.sum()} buildings with a quadrant {is_small.sum()} have severities below "
+            f"{visible_permille:g} "
             f"permille, where category 1 begins (the largest of all is {severity.max():g}). Are they in permille, and "
             "not in m/m or percent? "
         )
-        if few and severity.max() < least:
-            raise InputError(f"{said}If they are, leave the quadrants of undamaged buildings empty.")
-        log.warning("%sThose quadrants are not used.", said)
+        if few and severity.max() < visible_permille:
+            raise InputError(f"{message}If they are, leave the quadrants of undamaged buildings empty.")
+        log.warning("%sThose quadrants are not used.", message)
 
 
 def no_labels() -> pd.DataFrame:
@@ -185,7 +187,7 @@ def no_labels() -> pd.DataFrame:
     )
 
 
-def _text(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:
+def _text_column(table: pa.Table, column: str, strip: bool = False) -> NDArray[np.object_]:
     values = pc.utf8_trim_whitespace(table[column]) if strip else table[column]
     return np.asarray(values.to_pandas().to_numpy(object), object)
 
@@ -211,31 +213,32 @@ def match_footprints(
     Raises:
         InputError: a label is of a building that is not there, or two are of one.
     """
-    there = {*footprints["building_id"], *footprints.attrs.get("left_out", ())}
-    found = [name if name in there else _as_there(name, there) for name in labels["building_id"]]
-    unknown = sorted(name for name in found if name not in there)
+    building_ids = {*footprints["building_id"], *footprints.attrs.get("left_out", ())}
+    ids = [name if name in building_ids else _match_id(name, building_ids) for name in labels["building_id"]]
+    unknown = sorted(name for name in ids if name not in building_ids)
     if unknown:
         raise InputError(
-            f"{labels_file}: not in {footprints_file}: {len(unknown)} of the labelled buildings ({_some(unknown)}). "
-            f"Its buildings are called {_some(footprints['building_id'].tolist())}. Mend the labels, or say which "
+            f"{labels_file}: not in {footprints_file}: {len(unknown)} of the labelled buildings "
+            f"({_format_ids(unknown)}). Its buildings are called "
+            f"{_format_ids(footprints['building_id'].tolist())}. Mend the labels, or say which "
             "column of the footprints identifies a building (docs/formats.md). Labels and footprints must be of one "
             "city."
         )
-    result = labels.assign(building_id=pd.Series(found, index=labels.index, dtype=object))
-    twice = result["building_id"].duplicated(keep=False).to_numpy()
+    matched = labels.assign(building_id=pd.Series(ids, index=labels.index, dtype=object))
+    twice = matched["building_id"].duplicated(keep=False).to_numpy()
     if twice.any():
         raise InputError(
-            f"{labels_file}: {_some(labels['building_id'][twice].tolist())} are of one building of {footprints_file}; "
-            "each may be labelled once."
+            f"{labels_file}: {_format_ids(labels['building_id'][twice].tolist())} are of one building of "
+            f"{footprints_file}; each may be labelled once."
         )
-    return result
+    return matched
 
 
-def _as_there(name: str, there: set[str]) -> str:
+def _match_id(name: str, building_ids: set[str]) -> str:
     bare = name.strip()
     whole = _WHOLE.fullmatch(bare)
-    return next((other for other in (bare, whole[1] if whole else bare) if other in there), name)
+    return next((text for text in (bare, whole[1] if whole else bare) if text in building_ids), name)
 
 
-def _some(names: list[str]) -> str:
+def _format_ids(names: list[str]) -> str:
     return ", ".join(map(repr, names[:SHOWN])) + (", …" if len(names) > SHOWN else "")

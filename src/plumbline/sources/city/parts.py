@@ -41,12 +41,12 @@ from plumbline.sources.points.track import Track, concatenate_tracks, identity, 
 SPILL_BYTES = 2**27
 """Series kept in memory before they are written: a part of a csv has about as much, a large zip is written in turns."""
 SIZED = 500
-"""Points of each block whose displacements are looked at for their unit."""
+"""Number of points of each block of which the displacements are checked for their unit."""
 POINTS, HALO = "points", "halo"
 PART, IDENTITY, SAMPLE = "part.json", "identity.npy", "sample.parquet"
 REPEATED, NUMBERED = "repeated.npy", "numbered.json"
 SAMPLED_M = 50.0
-"""Side of the squares that a sample is of."""
+"""Side of the squares of which points are sampled."""
 
 
 @dataclass(frozen=True)
@@ -54,25 +54,25 @@ class Part:
     """Points to read, and the folder for the result."""
 
     folder: Path
-    """What becomes of it: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, and what the whole city has to be told."""
+    """Folder of the result: `points/TILE/*.parquet`, `halo/TILE/*.parquet`, facts for the city."""
     city: Path
     """Folder with the city's `tiles.npz` and footprints."""
     file: ProductFile
     crs: str
     number: tuple[int, int]
-    """Of the product in its city, and of the part in its product: they name the files."""
+    """Numbers of the product in its city and of the part in its product: they name the files."""
     span: tuple[int, int | None]
     """Bytes of a csv, or row groups of a Parquet file."""
     sampled: int
-    """One in so many points is kept for comparing products."""
+    """Number of points of which one is kept for comparing products."""
     params: Ingest
 
 
 def read_part(part: Part) -> None:
     """Read, filter and write the points of a part.
 
-    Beside its folder, `repeated.npy` says which rows to leave out, and `numbered.json` that its points are called by
-    their rows, and by which number the first.
+    Beside its folder, `repeated.npy` lists the rows to leave out, and `numbered.json` has the
+    number of the first point if points are named by their rows.
 
     Args:
         part: what to read; the folder of its city is there.
@@ -86,29 +86,29 @@ def read_part(part: Part) -> None:
     numbered_file = part.folder.with_name(f"{part.folder.name}-{NUMBERED}")
     first_number = read_json(numbered_file)["first"] if numbered_file.exists() else None
     with atomic_folder(part.folder) as out:
-        pile, seen, samples = _Pile(out, part), [np.zeros((0, 2), np.uint64)], []
+        writer, identities, samples = _TileWriter(out, part), [np.zeros((0, 2), np.uint64)], []
         row, values_T = 0, np.zeros(len(source.epochs), np.int64)
         sizes = Sizes(0, 0, 0)
         dropped: Counter[str] = Counter()
         for block in source.blocks():
-            seen.append(np.column_stack([identity(block.point_id), place_identity(block)]))
+            identities.append(np.column_stack([identity(block.point_id), place_identity(block)]))
             if first_number is not None:
                 block = replace(block, point_id=numbered(first_number + row, len(block)))
             sizes = sizes.plus(sizes_of(block.displacement, SIZED))
-            samples.append(without_series(block.take(_sample(block, part.sampled))))
+            samples.append(without_series(block.take(_sample_rows(block, part.sampled))))
             rows = np.arange(row, row := row + len(block))
             if len(repeated):
                 block = block.keep(~np.isin(rows, repeated), "duplicate_id")
             block = drop_poor(block, part.params)
             dropped.update(block.dropped)
             values_T += np.isfinite(block.displacement).sum(axis=0)
-            pile.add(block)
-        pile.spill()
-        np.save(out / IDENTITY, np.concatenate(seen))
+            writer.add(block)
+        writer.spill()
+        np.save(out / IDENTITY, np.concatenate(identities))
         if samples:
             sample = concatenate_tracks(samples)
-            if pile.near is not None and pile.near.point_id[0] not in sample.point_id:
-                sample = concatenate_tracks([sample, pile.near])
+            if writer.near is not None and writer.near.point_id[0] not in sample.point_id:
+                sample = concatenate_tracks([sample, writer.near])
             write_points([sample], out / SAMPLE)
         write_json(
             out / PART,
@@ -120,7 +120,7 @@ def read_part(part: Part) -> None:
                 "notes": list(source.notes),
                 "values": values_T.tolist(),
                 "sizes": list(sizes),
-                **pile.counts,
+                **writer.counts,
             },
         )
 
@@ -152,7 +152,7 @@ def without_series(track: Track) -> Track:
     return replace(track, epochs=track.epochs[:0], displacement=empty, dropped={})
 
 
-def _sample(block: Track, one_in: int) -> NDArray[np.intp]:
+def _sample_rows(block: Track, one_in: int) -> NDArray[np.intp]:
     """Sample the points of some squares, the same for every product and release, and the block's outermost points."""
     east, north = (np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing))
     chosen = np.flatnonzero((east * 73_856_093 ^ north * 19_349_663) % one_in == 0)  # Teschner et al. 2003
@@ -160,24 +160,24 @@ def _sample(block: Track, one_in: int) -> NDArray[np.intp]:
     return np.union1d(chosen, ends).astype(np.intp)
 
 
-def _near(block: Track, city: Path) -> NDArray[np.intp]:
-    tree, box = _footprints(city)
+def _rows_near_footprints(block: Track, city: Path) -> NDArray[np.intp]:
+    tree, box = _load_footprints(city)
     return points_near_footprints(block, tree, box, NEAR_M)
 
 
 @lru_cache(maxsize=1)
-def _footprints(city: Path) -> tuple[shapely.STRtree, NDArray[np.float64]]:
+def _load_footprints(city: Path) -> tuple[shapely.STRtree, NDArray[np.float64]]:
     polygons = shapely.from_wkb(pq.read_table(city / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
     return shapely.STRtree(polygons), shapely.total_bounds(polygons)
 
 
-def _tiles(city: Path) -> Tiles:
+def _load_tiles(city: Path) -> Tiles:
     with np.load(city / TILES) as stored:
         return Tiles(float(stored["side_m"]), stored["cell"], stored["reach"])
 
 
-class _Pile:
-    """Points waiting to be written to files by tile."""
+class _TileWriter:
+    """Collect points, and write them to files by tile."""
 
     def __init__(self, out: Path, part: Part) -> None:
         self.out, self.part, self.turn, self.bytes = out, part, 0, 0
@@ -200,23 +200,23 @@ class _Pile:
             return
         city = self.part.city
         jobs: dict[tuple[str, int], list[tuple[Track, NDArray[np.intp]]]] = {}
-        tiles = _tiles(city)
+        tiles = _load_tiles(city)
         for block in self.waiting:
-            if self.near is None and len(found := _near(block, city)):
-                self.near = without_series(block.take(found[:1]))
-            own = cells(block.easting, block.northing, tiles.side_m)
-            order = np.argsort(own, kind="stable")
-            starts = np.flatnonzero(np.r_[True, np.diff(own[order]) > 0])
+            if self.near is None and len(near_rows := _rows_near_footprints(block, city)):
+                self.near = without_series(block.take(near_rows[:1]))
+            point_cell = cells(block.easting, block.northing, tiles.side_m)
+            order = np.argsort(point_cell, kind="stable")
+            starts = np.flatnonzero(np.r_[True, np.diff(point_cell[order]) > 0])
             for rows in np.split(order, starts[1:]):
-                jobs.setdefault((POINTS, int(own[rows[0]])), []).append((block, rows))
-            for cell, rows in tiles.halo(block.easting, block.northing, own):
+                jobs.setdefault((POINTS, int(point_cell[rows[0]])), []).append((block, rows))
+            for cell, rows in tiles.halo(block.easting, block.northing, point_cell):
                 jobs.setdefault((HALO, cell), []).append((block, rows))
         with ThreadPoolExecutor(2) as pool:  # encoding takes longer than parsing did, and lets other threads run
-            list(pool.map(lambda job: self._write(job[0], job[1], jobs[job]), jobs))
+            list(pool.map(lambda job: self._write_tile(job[0], job[1], jobs[job]), jobs))
         self.waiting, self.bytes = [], 0
         self.turn += 1
 
-    def _write(self, kind: str, cell: int, pieces: Sequence[tuple[Track, NDArray[np.intp]]]) -> None:
+    def _write_tile(self, kind: str, cell: int, pieces: Sequence[tuple[Track, NDArray[np.intp]]]) -> None:
         tile = tile_name(cell)
         name = "-".join(f"{number:04d}" for number in (*self.part.number, self.turn))
         tracks = [block.take(rows) for block, rows in pieces]
@@ -226,7 +226,8 @@ class _Pile:
 
 STAGE = "ingest"
 SAMPLED_BYTES = 2**26
-"""Of a product up to this size all points are compared with other products; of a larger one, as many as in one."""
+"""Size of a product up to which all points are compared with other products, and of a sample of a
+larger one."""
 
 
 @dataclass(frozen=True)
@@ -263,38 +264,39 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
     return cut_found([find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params)
 
 
-def cut_found(found: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: Ingest) -> IngestPlan:
+def cut_found(point_cities: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: Ingest) -> IngestPlan:
     """Plan the parts of cities with known files: points and profile rows."""
-    every: list[CityFiles | ProfileFiles] = [*found, *rows]
-    names = [city.name for city in every]
+    cities: list[CityFiles | ProfileFiles] = [*point_cities, *rows]
+    names = [city.name for city in cities]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
     code = [Path(__file__).parents[1]]
-    asked = {city.name: _params_of_city(city.folder, params) for city in every}
+    city_params = {city.name: _params_of_city(city.folder, params) for city in cities}
     # One folder a city: a mended file of one does not have the others read again.
     work = {
-        name: work_folder(STAGE, city.paths(asked[name]), asked[name].model_dump(mode="json"), code)
-        for name, city in zip(asked, every, strict=True)
+        name: work_folder(STAGE, city.paths(city_params[name]), city_params[name].model_dump(mode="json"), code)
+        for name, city in zip(city_params, cities, strict=True)
     }
-    plans, result = [], []
-    for city in found:
-        own = asked[city.name]
-        opened = open_products(city.products, own)
-        files, crs = [file for file, _ in opened], opened[0][1].crs
-        plans.append(CityPlan(work[city.name] / "city", city, own, files, crs))
+    plans, parts = [], []
+    for city in point_cities:
+        settings = city_params[city.name]
+        opened = open_products(city.products, settings)
+        products, crs = [file for file, _ in opened], opened[0][1].crs
+        plans.append(CityPlan(work[city.name] / "city", city, settings, products, crs))
         sampled = max(1, max(path.stat().st_size for path in city.products) // SAMPLED_BYTES)
-        for product, file in enumerate(files):
+        for product, file in enumerate(products):
             for number, span in enumerate(parts_of(file)):
                 folder = work[city.name] / f"{product:04d}-{number:04d}"
-                result.append(Part(folder, plans[-1].folder, file, crs, (product, number), span, sampled, own))
-    return IngestPlan(work, plans, result, [ProfileCity(work[city.name] / "city", city) for city in rows])
+                parts.append(Part(folder, plans[-1].folder, file, crs, (product, number), span, sampled, settings))
+    return IngestPlan(work, plans, parts, [ProfileCity(work[city.name] / "city", city) for city in rows])
 
 
 def _params_of_city(folder: Path, params: Ingest) -> Ingest:
     """Return section `ingest` for a city folder: `products`, `footprints`, `crs` apply to the user's own files only.
 
-    Simulated files say all themselves. A pattern that fits them too, as `*` does, and the names of a borrowed city's
-    files, which are those of their originals, would move points off the footprints that they were made for.
+    Simulated files state everything. A pattern that fits them too, as `*` does, and the names of a
+    borrowed city's files, which are those of their originals, would move points off the footprints
+    that they were made for.
     """
     return params.model_copy(update={"products": {}, "footprints": {}, "crs": None}) if is_simulated(folder) else params

@@ -24,7 +24,7 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR
 
 PROFILES = "profiles.parquet"
 KIND = "profiles"
-"""What `city.json` says of such a city under `kind`; of a city of points it says nothing there."""
+"""Value of `kind` in the `city.json` of such a city; that of a city of points has none."""
 TO_PERMILLE = {"permille": 1.0, "percent": 10.0, "strain": 1000.0}
 NO_QUADRANT = ""
 
@@ -40,7 +40,7 @@ class ProfileCity:
 def read_profile_city(city: ProfileCity) -> None:
     """Write the rows of all files of a city, in one unit and with labels in permille, as `profiles.parquet`.
 
-    `about.json` beside it says what `city.json` is to say. A building is named after its file and line.
+    `about.json` beside it has the content of the later `city.json`. A building is named after its file and line.
 
     Raises:
         InputError: a file is refused by its reader, a severity is above a strain of 1, or a row has a code of locations
@@ -57,7 +57,7 @@ def read_profile_city(city: ProfileCity) -> None:
                 {
                     "building_id": [f"{path.name}:{line}" for line in rows.line.tolist()],
                     "product": [path.name] * len(rows),
-                    "group": _groups(path, about, rows),
+                    "group": _group_names(path, about, rows),
                     "distance_m": pa.LargeListArray.from_arrays(rows.offsets, rows.distance),
                     "slope_mm_per_m": pa.LargeListArray.from_arrays(rows.offsets, rows.slope),
                     "span_m": rows.span_m,
@@ -67,7 +67,7 @@ def read_profile_city(city: ProfileCity) -> None:
                 }
             )
         )
-        products.append(_describe(path, about, rows))
+        products.append(_describe_product(path, about, rows))
     table = pa.concat_tables(tables)
     named_groups = {name: number for number, name in enumerate(dict.fromkeys(table["group"].to_pylist()))}
     numbers = pa.array([named_groups[name] for name in table["group"].to_pylist()], pa.int64())
@@ -125,7 +125,7 @@ def _check_labels(path: Path, about: ProfileRows, rows: Profiles, severity: NDAr
         )
 
 
-def _groups(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
+def _group_names(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
     """Return a group name for each row; rows of one building share it."""
     if about.same_building == "file":
         return [f"file {path.name}"] * len(rows)
@@ -136,7 +136,7 @@ def _groups(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
     return [f"size {span:.3f} {width:.3f}" for span, width in sizes]
 
 
-def _describe(path: Path, about: ProfileRows, rows: Profiles) -> dict[str, Any]:
+def _describe_product(path: Path, about: ProfileRows, rows: Profiles) -> dict[str, Any]:
     days = {} if about.first is None else {"first_epoch": str(about.first), "last_epoch": str(about.last)}
     same = np.diff(rows.distance) == 0
     same[rows.offsets[1:-1] - 1] = False  # from one building to the next
@@ -159,7 +159,7 @@ class ProductRows(NamedTuple):
     building_id: NDArray[np.str_]
     """(B,)"""
     group: NDArray[np.int64]
-    """(B,) rows of one number stand for one building, also in other files of the city."""
+    """(B,) rows of one number are of one building, also in other files of the city."""
 
 
 @dataclass(frozen=True)
@@ -172,10 +172,10 @@ class IngestedProfiles:
 
     @property
     def products(self) -> list[dict[str, Any]]:
-        """What is said of each file: `name`, `buildings`, `labelled`, `points`, `duplicates`, `years`, and perhaps
-        `first_epoch` and `last_epoch`."""
-        own: list[dict[str, Any]] = self.about["products"]
-        return own
+        """Facts of each file: `name`, `buildings`, `labelled`, `points`, `duplicates`, `years`, and
+        perhaps `first_epoch` and `last_epoch`."""
+        products: list[dict[str, Any]] = self.about["products"]
+        return products
 
     def rows(self, product: str) -> ProductRows:
         """Read the rows of a file, in its order.
@@ -198,6 +198,6 @@ class IngestedProfiles:
             location[quadrant == name] = code
         line = np.array([int(name.rpartition(":")[2]) for name in ids], np.int64)
         offsets = np.r_[0, np.cumsum(np.asarray(distance.value_lengths(), np.int64))]
-        places, slopes = (np.asarray(lists.flatten(), float) for lists in (distance, slope))
-        profiles = Profiles(offsets, places, slopes, span, width, severity, location, line)
+        distances, slopes = (np.asarray(lists.flatten(), float) for lists in (distance, slope))
+        profiles = Profiles(offsets, distances, slopes, span, width, severity, location, line)
         return ProductRows(profiles, ids.astype(str), group)

@@ -1,7 +1,7 @@
 """Read the first generation's rows.
 
 A line is `d0,s0,d1,s1,…,span,width`, and where the building is labelled `,severity,location` at its end. There is no
-header. An even number of cells is all that either kind has, so the caller says which it is.
+header. An even number of cells is all that either kind has, so the caller states which it is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLACK = 1e-6
 SlopeUnit = Literal["mm/m", "m/m"]
 DistanceUnit = Literal["m", "cm", "mm"]
 Problem = tuple[str, int | None]
-"""What was found, and the cell, from 1."""
+"""Problem of a line, and its cell, from 1."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Form:
     """Stated form of the lines of a file."""
 
     labelled: bool
-    """Whether each ends with `severity,location`."""
+    """True if each ends with `severity,location`."""
     slope_unit: SlopeUnit = "mm/m"
     distance_unit: DistanceUnit = "m"
     """Unit of distances, span and width."""
@@ -70,33 +70,33 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
 
     Args:
         line: of any length, with or without its line break.
-        form: what the caller says of it.
-        first: whether it begins the file, where a byte order mark may stand.
+        form: the form that the caller states.
+        first: whether it begins the file, where there may be a byte order mark.
     """
     cells = line.decode("utf-8-sig" if first else "utf-8", "backslashreplace").rstrip(" \t\r\n,").split(",")
     if len(cells) < form.tail + 2 or len(cells) % 2:
         return f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})", None
-    values = np.array([_number(cell) for cell in cells])
+    values = np.array([_parse_cell(cell) for cell in cells])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         return f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", int(bad[0]) + 1
-    if (problem := _problem(values, form)) is not None:
+    if (problem := _find_problem(values, form)) is not None:
         return problem
     padded = line.rstrip(b" \t\r\n").endswith(b",")
-    if form.labelled and padded and len(cells) >= 4 and _problem(values, replace(form, labelled=False)) is None:
+    if form.labelled and padded and len(cells) >= 4 and _find_problem(values, replace(form, labelled=False)) is None:
         doubt = "empty cells found at the end, and the last two numbers may be labels or span and width"
         return f"{doubt}; remove the empty cells, and write rows without labels into a file of their own", None
     return values
 
 
-def _number(cell: str) -> float:
+def _parse_cell(cell: str) -> float:
     """Return a cell as a number; NaN if it is not one."""
     with suppress(ValueError):
         return float(cell.replace("_", "?"))
     return math.nan
 
 
-def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
+def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
     """Return the first problem that keeps an even number of finite values from being a row; None for a valid row."""
     count, pairs = len(values), len(values) - form.tail
     distance, span = values[:pairs:2], values[pairs]
@@ -125,9 +125,9 @@ def _problem(values: NDArray[np.float64], form: Form) -> Problem | None:
 
 
 MAX_LINE_BYTES = 2**20
-"""Some 50,000 scatterers."""
+"""Length of the longest line: some 50,000 scatterers."""
 LOOKED_AT = 20
-"""Lines that tell whether a file is of profile rows."""
+"""Number of lines by which a file of profile rows is recognised."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Profiles:
     width_m: NDArray[np.float64]
     """(B,) across it."""
     severity: NDArray[np.float64]
-    """(B,) in the file's unit, which it does not say; NaN where unlabelled."""
+    """(B,) in the file's unit, which it does not state; NaN where unlabelled."""
     location: NDArray[np.int64]
     """(B,) the file's own code of where the damage is; -1 where unlabelled."""
     line: NDArray[np.int64]
@@ -184,10 +184,10 @@ def read_profiles(
             if not line.endswith(b"\n"):
                 long = f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed"
                 cut = "the last line has no line break, so that the file may be cut; get it whole, or end it with one"
-                _refuse(path, number, long if len(line) == MAX_LINE_BYTES else cut)
+                _raise_at(path, number, long if len(line) == MAX_LINE_BYTES else cut)
             values = parse_line(line, form, number == 1)
             if isinstance(values, tuple):
-                _refuse(path, number, *values)
+                _raise_at(path, number, *values)
             rows.append(values)
             lines.append(number)
     except FileNotFoundError:
@@ -239,13 +239,13 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def _refuse(path: Path, line: int, found: str, cell: int | None = None) -> NoReturn:
+def _raise_at(path: Path, line: int, problem: str, cell: int | None = None) -> NoReturn:
     place = "" if cell is None else f", cell {cell}"
-    raise InputError(f"{path}, line {line}{place}: {found}.")
+    raise InputError(f"{path}, line {line}{place}: {problem}.")
 
 
-OTHERS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS})
-"""What somebody may have meant to be read beside profile rows; other files are passed over."""
+OTHER_INPUTS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS})
+"""Suffixes of files that may be meant as inputs beside profile rows; others are passed over."""
 
 
 @dataclass(frozen=True)
@@ -268,15 +268,15 @@ class ProfileFiles:
 def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
     """Find the files of a city folder of profile rows; None if the folder has other files only.
 
-    A csv is of profile rows where `ingest.products` says so, or else where its content does.
+    A csv is of profile rows where `ingest.products` states it, or else by its content.
 
     Raises:
-        InputError: there are other files beside them, or params do not say what the rows do not say themselves.
+        InputError: there are other files beside them, or params lack what the rows leave open.
     """
     if not folder.is_dir():
         return None
     files: list[tuple[Path, ProfileRows | None]] = []
-    others = []
+    other_inputs = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not path.is_file() or path.suffix.lower() in NOTES:
             continue
@@ -285,19 +285,19 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
         likely = path.suffix.lower() == ".csv" and not path.stem.lower().startswith(NOT_PRODUCTS)
         if product.profiles or (likely and silent and looks_like_profiles(path)):
             files.append((path, product.profiles))
-        elif path.name == LABELS or path.suffix.lower() in OTHERS:
-            others.append(path.name)
+        elif path.name == LABELS or path.suffix.lower() in OTHER_INPUTS:
+            other_inputs.append(path.name)
     if not files:
         return None
-    if others:
+    if other_inputs:
         raise InputError(
-            f"{folder}: {', '.join(others[:5])} found beside {files[0][0].name}, which has profile rows. Those name no "
-            "footprint and hold their labels themselves: give them a folder of their own, or let the pattern in "
-            "params.yaml (ingest.products) fit them alone."
+            f"{folder}: {', '.join(other_inputs[:5])} found beside {files[0][0].name}, which has profile rows. Those "
+            "name no footprint and hold their labels themselves: give them a folder of their own, or let the "
+            "pattern in params.yaml (ingest.products) fit them alone."
         )
     stated = tuple((path, about) for path, about in files if about is not None)
     if len(stated) < len(files):
-        raise InputError(_to_state(next(path for path, about in files if about is None)))
+        raise InputError(_missing_settings(next(path for path, about in files if about is None)))
     if not any(about.labelled for _, about in stated):
         raise InputError(
             f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
@@ -306,7 +306,7 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
     return ProfileFiles(folder.resolve().name, stated)
 
 
-def _to_state(path: Path) -> str:
+def _missing_settings(path: Path) -> str:
     return (
         f"{path}: looks like profile rows (d0,s0,d1,s1,…,span,width), which do not say their units, their codes "
         "or their time. Write them into params.yaml:\n"

@@ -27,9 +27,9 @@ from plumbline.sources.points.source import PointSource, ProductFile
 HALO_M = 20.0
 """Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""
 TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
-"""Of the city: its tiles, and its footprints as well-known binary, in the points' CRS."""
+"""Files of a city: its tiles, and its footprints as well-known binary, in the points' CRS."""
 SPAN = 2**24
-"""Columns of tiles told apart in one number: tiles of 100 m around the world."""
+"""Factor of the row in the number of a tile: more columns than tiles of 100 m around the world."""
 AROUND = [(column, row) for column in (-1, 0, 1) for row in (-1, 0, 1) if column or row]
 
 Cell = NDArray[np.int64]
@@ -39,8 +39,8 @@ Cell = NDArray[np.int64]
 class Tiles:
     """K tiles that hold buildings, each building in the tile of its centroid.
 
-    A building may reach over its tile's edge. So a tile also gets, as its halo, the points outside of it that lie
-    within the box around its buildings: whoever works on a tile needs no other.
+    A building may reach over its tile's edge. So a tile also gets, as its halo, the points outside of it that are
+    within the box around its buildings: work on a tile needs no other.
     """
 
     side_m: float
@@ -49,11 +49,13 @@ class Tiles:
     reach: NDArray[np.float64]
     """(K, 4) box around the tile's buildings and `HALO_M` more: west, south, east, north, m."""
 
-    def halo(self, easting: NDArray[np.float64], northing: NDArray[np.float64], own: Cell) -> list[tuple[int, Cell]]:
-        """Return tile and point indices of each halo that holds some of the points (N,) in the tiles `own`."""
+    def halo(
+        self, easting: NDArray[np.float64], northing: NDArray[np.float64], point_cell: Cell
+    ) -> list[tuple[int, Cell]]:
+        """Return tile and point indices of each halo with points (N,) in tiles `point_cell`."""
         near: list[tuple[Cell, Cell]] = []
         for column, row in AROUND:
-            tile = own + column + row * SPAN
+            tile = point_cell + column + row * SPAN
             at = np.minimum(np.searchsorted(self.cell, tile), len(self.cell) - 1)
             west, south, east, north = self.reach[at].T
             inside = (self.cell[at] == tile) & (easting >= west) & (easting <= east)
@@ -92,8 +94,8 @@ def make_tiles(
     Raises:
         InputError: a building reaches over a whole tile into the next but one.
     """
-    own = cells(centre[:, 0], centre[:, 1], side_m)
-    cell, index = np.unique(own, return_inverse=True)
+    building_cell = cells(centre[:, 0], centre[:, 1], side_m)
+    cell, index = np.unique(building_cell, return_inverse=True)
     reach = np.column_stack([np.full((len(cell), 2), np.inf), np.full((len(cell), 2), -np.inf)])
     for column, extreme, margin in ((0, np.minimum, -1), (1, np.minimum, -1), (2, np.maximum, 1), (3, np.maximum, 1)):
         extreme.at(reach[:, column], index, bounds[:, column] + margin * HALO_M)
@@ -125,7 +127,7 @@ class CityPlan:
     products: list[ProductFile]
     """Those of `files`, in their order; see `open_products`."""
     crs: str
-    """Of the points; see `open_products`."""
+    """CRS of the points; see `open_products`."""
 
 
 def read_city(plan: CityPlan) -> None:
@@ -147,7 +149,7 @@ def read_city(plan: CityPlan) -> None:
     row_of = {name: row for row, name in enumerate(buildings["building_id"].tolist())}
     if files.labels:
         labels = match_footprints(labels, buildings, files.labels, files.footprints)
-    labels = labels[labels["building_id"].isin(row_of)]  # not those of footprints that were left out, as was said
+    labels = labels[labels["building_id"].isin(row_of)]  # footprints may be left out
     labelled = labels["building_id"].tolist()
     geometry = np.asarray(buildings.geometry.values, object)
     centre = shapely.get_coordinates(shapely.centroid(geometry))
@@ -194,12 +196,12 @@ def write_tiled(table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], f
         pq.write_table(table.slice(start, end - start), folder / f"{name}.parquet")
 
 
-def write_neighbours(path: Path, geometry: Objects, own: NDArray[np.intp], near: NDArray[np.intp]) -> None:
+def write_neighbours(path: Path, geometry: Objects, rows: NDArray[np.intp], near: NDArray[np.intp]) -> None:
     """Write a tile's rows of the footprints, and the footprints around it that may be nearer to points."""
     path.parent.mkdir(exist_ok=True)
-    other = np.setdiff1d(near, own)
-    wkb = [*[None] * len(own), *shapely.to_wkb(geometry[other])]
-    pq.write_table(pa.table({"row": np.concatenate([own, other]), "wkb": pa.array(wkb, pa.binary())}), path)
+    neighbours = np.setdiff1d(near, rows)
+    wkb = [*[None] * len(rows), *shapely.to_wkb(geometry[neighbours])]
+    pq.write_table(pa.table({"row": np.concatenate([rows, neighbours]), "wkb": pa.array(wkb, pa.binary())}), path)
 
 
 def open_products(products: Sequence[Path], params: Ingest) -> list[tuple[ProductFile, PointSource]]:

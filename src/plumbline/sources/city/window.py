@@ -50,31 +50,31 @@ class Window:
             inside &= days <= np.datetime64(self.until, "D")
         return inside
 
-    def cut(self, source: str, track: Track, least: int) -> Track:
+    def cut(self, source: str, track: Track, min_epochs: int) -> Track:
         """Return the track with the epochs of the window alone; all of it, unchecked, if both sides are open.
 
         Args:
             source: file of the track, for messages.
             track: its points.
-            least: epochs that must be left.
+            min_epochs: smallest number of epochs in the window.
 
         Raises:
-            InputError: fewer are left.
+            InputError: fewer are in it.
         """
         if self == ALL_TIME:
             return track
         inside = self.holds(track.epochs)
         count = int(inside.sum())
-        if count < least:
+        if count < min_epochs:
             first, last = track.epochs[[0, -1]].astype("datetime64[D]")
             raise InputError(
                 f"{source}: {count} of its {len(inside)} epochs ({first} to {last}) {_are(count)} {self}; at least "
-                f"{least} are needed. Widen the window, or leave the file out."
+                f"{min_epochs} are needed. Widen the window, or leave the file out."
             )
         if inside.all():
             return track
         log.info("%s: %d of its %d epochs %s %s; only these count", source, count, len(inside), _are(count), self)
-        return track.at(inside)
+        return track.at_epochs(inside)
 
 
 ALL_TIME = Window()

@@ -17,13 +17,13 @@ from pyproj.exceptions import CRSError, ProjError
 from plumbline.core.errors import InputError
 
 LARGE_BYTES = 2**28
-"""From here on a file is read by area: some hundred thousand footprints as GeoJSON."""
+"""Size from which a file is read by area: some hundred thousand footprints as GeoJSON."""
 LARGE_PACKED_BYTES = 2**26
 PACKED = (".gz", ".zip", ".pbf", ".parquet", ".geoparquet")
 MARGIN_M = 500.0
-"""Ground around the points that is read too: far more than points lie beside their buildings."""
+"""Width of the ground around the points that is read too, m: far more than their usual shift."""
 STEPS = 21
-"""Places looked at on each side of the area when it is reprojected (PROJ's own default)."""
+"""Points on each side of the area that are reprojected (PROJ's own default)."""
 Bounds = tuple[float, float, float, float]
 """West, south, east, north."""
 
@@ -58,11 +58,11 @@ class Area:
         if crs is None:
             return None
         try:
-            way = Transformer.from_crs(self.crs, crs, always_xy=True)
-            bounds = way.transform_bounds(*self.bounds, densify_pts=STEPS)
+            transformer = Transformer.from_crs(self.crs, crs, always_xy=True)
+            bounds = transformer.transform_bounds(*self.bounds, densify_pts=STEPS)
         except ProjError:
             return None
-        # West beyond east: the area lies across the 180th meridian, and one box cannot hold it.
+        # West beyond east: the area is across the 180th meridian, which one box cannot describe.
         if not (np.isfinite(bounds).all() and bounds[0] <= bounds[2]):
             return None
         return bounds
@@ -82,8 +82,8 @@ GROUND_CRS, GROUND_EASTING, GROUND_NORTHING = "ground_crs", "ground_easting", "g
 COLUMNS = (GROUND_CRS, GROUND_EASTING, GROUND_NORTHING)
 
 
-class Ground(NamedTuple):
-    """Ground of B buildings: CRS and centres."""
+class GroundCentres(NamedTuple):
+    """Ground under B buildings: its CRS, and the buildings' centres in it."""
 
     crs: str
     """Projected GROUND_CRS."""
@@ -91,7 +91,7 @@ class Ground(NamedTuple):
     """(B, 2) easting and northing of their centroids, m."""
 
 
-def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Ground:
+def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> GroundCentres:
     """Read the ground from the columns; without them, use the footprints' own centroids.
 
     Args:
@@ -99,23 +99,25 @@ def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Groun
         source: names them in messages.
 
     Raises:
-        InputError: the columns are there but name no projected CRS, several, or no place.
+        InputError: the columns are there but name no projected CRS, or several, or a cell is empty.
     """
     if not set(COLUMNS) <= set(buildings.columns):
-        return Ground(crs, shapely.get_coordinates(shapely.centroid(np.asarray(buildings.geometry.values, object))))
-    places = [
+        return GroundCentres(
+            crs, shapely.get_coordinates(shapely.centroid(np.asarray(buildings.geometry.values, object)))
+        )
+    coordinates = [
         pd.to_numeric(buildings[name], errors="coerce").to_numpy(float) for name in (GROUND_EASTING, GROUND_NORTHING)
     ]
-    centre = np.stack(places, axis=1)
-    bad = ~np.isfinite(centre).all(axis=1)
-    if bad.any():
-        row = int(np.argmax(bad))
-        found = f"{buildings[GROUND_EASTING].iloc[row]}, {buildings[GROUND_NORTHING].iloc[row]}"
+    centre = np.stack(coordinates, axis=1)
+    is_unknown = ~np.isfinite(centre).all(axis=1)
+    if is_unknown.any():
+        row = int(np.argmax(is_unknown))
+        cells = f"{buildings[GROUND_EASTING].iloc[row]}, {buildings[GROUND_NORTHING].iloc[row]}"
         raise InputError(
-            f"{source}: columns {GROUND_EASTING}, {GROUND_NORTHING}: {found} found in row {row + 1}; a place in m is "
+            f"{source}: columns {GROUND_EASTING}, {GROUND_NORTHING}: {cells} found in row {row + 1}; a place in m is "
             "needed. Correct it, or remove the three columns ground_*."
         )
-    return Ground(one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre)
+    return GroundCentres(one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre)
 
 
 def one_crs(named: list[str], source: str) -> str:

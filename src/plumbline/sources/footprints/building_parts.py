@@ -1,4 +1,4 @@
-"""Pass over parts of buildings that lie in their outlines, and join those that are cut apart at 180 degrees.
+"""Leave out parts within their buildings' outlines, and join buildings that are cut at 180 degrees.
 
 Maps in three dimensions have outlines and parts. A point belongs to one footprint: the parts would get the points, and
 the building none.
@@ -26,9 +26,10 @@ OSM_BUILDING, OSM_PART = re.compile("building"), re.compile(r"building[:_]?p(a(r
 """Columns of OpenStreetMap's keys: `building:part`, whose name formats change and cut."""
 KINDS = re.compile(r"type|kind|class|subtype|code|feature|feature_?type")
 PART_KIND = re.compile(r"building[_: ]?part")
-"""Columns that say what a feature is, and how they name a part: Overture, Tilezen, Protomaps, OpenHistoricalMap."""
+"""Columns of the kind of a feature, and the kind of a part: Overture, Tilezen, Protomaps,
+OpenHistoricalMap."""
 COURTYARD_KIND = "courtyard"
-"""Drawn as a polygon of its own, as Los Angeles County does; it is no building."""
+"""Kind of a courtyard, which is no building: Los Angeles County draws it as a polygon."""
 PART_FLAG, WITH_PARTS = re.compile("is_building_part"), re.compile("has_parts|hide_3d")
 """Columns of yes and no: of OpenHistoricalMap; of a building that has parts (Overture, OpenMapTiles)."""
 PARENT = re.compile(r"(parent|building|root)[_:]?id")
@@ -38,52 +39,53 @@ Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows of the first and of the second polygon of each pair."""
 NO = ("", "no", "0", "false", "none", "nan")
 WITHIN, COVERED = 0.9, 0.5
-"""Shares: of a footprint's area, from which it lies in another; of an outline's, from which others take its points;
-and of the smaller of two, from which they may be one building."""
+"""Shares: of a footprint's area, from which it is within another; of an outline's, from which
+others take its points; and of the smaller of two, from which they may be one building."""
 
 
 def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return (F,) which features say that they are a part of a building."""
-    parts = (_says_yes(frame, OSM_PART) & ~_says_yes(frame, OSM_BUILDING)) | _says_yes(frame, PART_FLAG)
-    for kind in _kinds(frame):
+    """Return (F,) which features are a part of a building, by their own columns."""
+    parts = (_has_yes(frame, OSM_PART) & ~_has_yes(frame, OSM_BUILDING)) | _has_yes(frame, PART_FLAG)
+    for kind in _kind_columns(frame):
         parts |= np.asarray(kind.str.fullmatch(PART_KIND))
-    for ids, parents in itertools.product(_columns(frame, ID), _columns(frame, PARENT)):
-        (own, _), (parent, empty) = text_of(ids), text_of(parents)
-        parts |= ~empty & np.isin(parent, own) & (parent != own)
+    for ids, parents in itertools.product(_columns_named(frame, ID), _columns_named(frame, PARENT)):
+        (feature_id, _), (parent_id, is_empty) = text_of(ids), text_of(parents)
+        parts |= ~is_empty & np.isin(parent_id, feature_id) & (parent_id != feature_id)
     return parts
 
 
 def parts_in_outlines(frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return (F,) which features are parts that lie in the outline of a building; others may be all that is drawn.
+    """Return (F,) which features are parts within the outline of a building.
 
-    Courtyards that are drawn as polygons count as parts, wherever they lie.
+    A part outside of all outlines stays, since nothing else may be drawn of its building.
+    Courtyards that are drawn as polygons count as parts everywhere.
 
     Args:
         frame: the features. geometry: (F,) polygons where usable.
     """
     is_passed_over = np.zeros(len(frame), bool)
-    for kind in _kinds(frame):
+    for kind in _kind_columns(frame):
         is_passed_over |= np.asarray(kind == COURTYARD_KIND)
     parts = is_part(frame) & usable & ~is_passed_over
     outlines = np.flatnonzero(~parts & ~is_passed_over & usable)
-    with_parts = _says_yes(frame, WITH_PARTS)
+    with_parts = _has_yes(frame, WITH_PARTS)
     if not len(outlines):
         return np.zeros(len(frame), bool)
     if not (parts | with_parts).any():
         return is_passed_over
-    whole = shapely.make_valid(geometry[outlines])
+    valid = shapely.make_valid(geometry[outlines])
     if parts.any():
-        middles = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
-        within, _ = shapely.STRtree(whole).query(middles, predicate="intersects")
+        points = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
+        within, _ = shapely.STRtree(valid).query(points, predicate="intersects")
         is_passed_over[np.flatnonzero(parts)[within]] = True
     if with_parts.any():
-        inner, outer = _nested(whole, at_one_place(whole))
+        inner, outer = _nested(valid, at_one_place(valid))
         is_passed_over[outlines[inner[with_parts[outlines[outer]]]]] = True
     return is_passed_over
 
 
 def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
-    """Warn of buildings (B,) that others in them cover, though nothing says that these are parts; return how many.
+    """Warn of buildings (B,) that others within them cover, though not marked as parts; count them.
 
     Args:
         pairs: see `at_one_place`.
@@ -103,64 +105,66 @@ def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int
 
 
 def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
-    """Warn of buildings (B,) that lie half or more over another, but not in it: one drawn by two sources, perhaps.
+    """Warn of buildings (B,) that overlap another one by half or more without being within it.
+
+    They may be one building that two sources have drawn.
 
     Args:
         pairs: see `at_one_place`.
 
     Returns:
-        How many lie over one before them.
+        The number of buildings that overlap one before them.
     """
-    one, other = pairs
+    first, second = pairs
     area = shapely.area(geometry)
-    shared = shapely.area(shapely.intersection(geometry[one], geometry[other]))
-    smaller, larger = np.minimum(area[one], area[other]), np.maximum(area[one], area[other])
-    is_in = (shared >= WITHIN * smaller) & (smaller < WITHIN * larger)
-    over = (shared >= COVERED * smaller) & ~is_in
-    over &= ~shapely.equals_exact(geometry[one], geometry[other], tolerance=SAME_M, normalize=True)
-    again = np.zeros(len(geometry), bool)
-    again[np.maximum(one, other)[over]] = True
-    if again.any():
+    shared = shapely.area(shapely.intersection(geometry[first], geometry[second]))
+    smaller, larger = np.minimum(area[first], area[second]), np.maximum(area[first], area[second])
+    is_within = (shared >= WITHIN * smaller) & (smaller < WITHIN * larger)
+    overlaps = (shared >= COVERED * smaller) & ~is_within
+    overlaps &= ~shapely.equals_exact(geometry[first], geometry[second], tolerance=SAME_M, normalize=True)
+    is_later = np.zeros(len(geometry), bool)
+    is_later[np.maximum(first, second)[overlaps]] = True
+    if is_later.any():
         log.warning(
             "%s: %d footprints lie half or more over another one: %s. Of each two, one gets the points that lie in "
             "both. If they are one building, of two sources perhaps, keep one of them.",
             sieve.path,
-            again.sum(),
-            sieve.name(again),
+            is_later.sum(),
+            sieve.name(is_later),
         )
-    return int(again.sum())
+    return int(is_later.sum())
 
 
 def _nested(geometry: Objects, pairs: Pairs) -> Pairs:
-    """Return pairs of polygons (inner, outer): the first lies in the second, which is larger."""
+    """Return pairs of polygons (inner, outer): the first is within the second, which is larger."""
     inner, outer = pairs
     area = shapely.area(geometry)
     smaller = area[inner] < WITHIN * area[outer]
     inner, outer = inner[smaller], outer[smaller]
-    lies = shapely.area(shapely.intersection(geometry[inner], geometry[outer])) >= WITHIN * area[inner]
-    return inner[lies], outer[lies]
+    is_within = shapely.area(shapely.intersection(geometry[inner], geometry[outer])) >= WITHIN * area[inner]
+    return inner[is_within], outer[is_within]
 
 
 def at_one_place(geometry: Objects) -> Pairs:
-    """Return pairs of different polygons: a point of the first lies in the second."""
-    one, other = shapely.STRtree(geometry).query(shapely.point_on_surface(geometry), predicate="within")
-    return one[one != other], other[one != other]
+    """Return pairs of different polygons in which the second contains a point of the first."""
+    first, second = shapely.STRtree(geometry).query(shapely.point_on_surface(geometry), predicate="within")
+    return first[first != second], second[first != second]
 
 
-def _kinds(frame: pd.DataFrame) -> list[pd.Series]:
-    """Return the columns that say what a feature is, in small letters."""
-    return [values.astype(str).str.casefold() for values in _columns(frame, KINDS)]
+def _kind_columns(frame: pd.DataFrame) -> list[pd.Series]:
+    """Return the columns of the kind of a feature, in small letters."""
+    return [values.astype(str).str.casefold() for values in _columns_named(frame, KINDS)]
 
 
-def _columns(frame: pd.DataFrame, name: re.Pattern[str]) -> list[pd.Series]:
+def _columns_named(frame: pd.DataFrame, name: re.Pattern[str]) -> list[pd.Series]:
     """Return the columns of a name, in any case of letters."""
     return [frame[column] for column in frame.columns if name.fullmatch(str(column).casefold())]
 
 
-def _says_yes(frame: pd.DataFrame, name: re.Pattern[str]) -> NDArray[np.bool_]:
+def _has_yes(frame: pd.DataFrame, name: re.Pattern[str]) -> NDArray[np.bool_]:
     """Return (F,) which features have a yes in a column of that name."""
     yes = np.zeros(len(frame), bool)
-    for values in _columns(frame, name):
+    for values in _columns_named(frame, name):
         yes |= np.asarray(values.notna() & ~values.astype(str).str.strip().str.casefold().isin(NO))
     return yes
 

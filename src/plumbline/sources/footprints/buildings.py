@@ -65,7 +65,7 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         InputError: there is none, it is neither geographic nor projected, or the coordinates cannot be its degrees.
     """
     if frame.crs is None:
-        raise _missing(path, frame)
+        raise _missing_crs_error(path, frame)
     name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
     if not (frame.crs.is_geographic or frame.crs.is_projected):
         raise InputError(
@@ -90,20 +90,20 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
     return name if len(name) < 40 else str(frame.crs.name)
 
 
-def _missing(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
+def _missing_crs_error(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
     """Make the error that asks for a CRS, with one that can fit the coordinates."""
     west, south, east, north = frame.total_bounds
     if max(-west, east) <= 360 and max(-south, north) <= 180:  # also counted from 0, or with the latitude first
-        crs, told, replace = "EPSG:4326", "look like degrees", ""
+        crs, assessment, replace = "EPSG:4326", "look like degrees", ""
     else:
-        crs, told = (
+        crs, assessment = (
             "EPSG:32633",
             "cannot be degrees of longitude and latitude: ask for their CRS where the file comes from",
         )
         replace = f", with your CRS in place of {crs} (UTM zone 33 north, an example)"
     return InputError(
         f"{path}: the footprints have no CRS. Their coordinates, from {west:.7g}, {south:.7g} to {east:.7g}, "
-        f"{north:.7g}, {told}. {WRITE.get(path.suffix.lower(), 'Write')} this line into {PARAMS_FILE}{replace}:\n"
+        f"{north:.7g}, {assessment}. {WRITE.get(path.suffix.lower(), 'Write')} this line into {PARAMS_FILE}{replace}:\n"
         f'ingest: {{footprints: {{{json.dumps(path.name, ensure_ascii=False)}: {{crs: "{crs}"}}}}}}'
     )
 
@@ -111,50 +111,50 @@ def _missing(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
 def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopandas.GeoDataFrame:
     """Reproject `frame` to another CRS: directly, or through WGS 84 if that is better.
 
-    From ED50 to EPSG:3035, say, PROJ knows no way for all of Europe, and would take its degrees for those of ETRS89:
-    footprints then lie 100 m off. To WGS 84 it knows one.
+    From ED50 to EPSG:3035, for example, PROJ has no transformation for all of Europe and uses the
+    degrees as those of ETRS89, which shifts footprints by 100 m. To WGS 84 it has one.
 
     Args:
-        source: names the file in the warning that no better way is known.
+        source: names the file in the warning that no better transformation is known.
 
     Raises:
-        ProjError: there is no way at all.
+        ProjError: there is no transformation at all.
     """
-    roughly = frame.to_crs(crs)
-    if frame.crs == roughly.crs:
-        return roughly
-    shown = np.isfinite(shapely.get_coordinates(roughly.geometry)).all()
+    by_default = frame.to_crs(crs)
+    if frame.crs == by_default.crs:
+        return by_default
+    is_finite = np.isfinite(shapely.get_coordinates(by_default.geometry)).all()
     for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
         try:
-            ways = [
+            transformers = [
                 Transformer.from_crs(*pair, always_xy=True, allow_ballpark=False) for pair in itertools.pairwise(steps)
             ]
         except ProjError:
             continue
         geometry = frame.geometry.to_numpy()
-        for way in ways:
-            geometry = _moved(geometry, way)
-        if not shown or np.isfinite(shapely.get_coordinates(geometry)).all():
-            return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=roughly.crs))
+        for transformer in transformers:
+            geometry = _transform_in_plane(geometry, transformer)
+        if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
+            return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs))
     log.warning(
         "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
         "Bring them into %s by a program that has that country's grids.",
         source,
         frame.crs.name,
-        roughly.crs.name,
+        by_default.crs.name,
         crs,
     )
-    return roughly
+    return by_default
 
 
-def _moved(geometry: NDArray[np.object_], way: Transformer) -> NDArray[np.object_]:
+def _transform_in_plane(geometry: NDArray[np.object_], transformer: Transformer) -> NDArray[np.object_]:
     """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
-    moved, high = geometry.copy(), shapely.has_z(geometry)
-    moved[~high] = shapely.transform(geometry[~high], way.transform, interleaved=False)
-    moved[high] = shapely.transform(
-        geometry[high], lambda x, y, z: (*way.transform(x, y), z), include_z=True, interleaved=False
+    transformed, has_z = geometry.copy(), shapely.has_z(geometry)
+    transformed[~has_z] = shapely.transform(geometry[~has_z], transformer.transform, interleaved=False)
+    transformed[has_z] = shapely.transform(
+        geometry[has_z], lambda x, y, z: (*transformer.transform(x, y), z), include_z=True, interleaved=False
     )
-    return moved
+    return transformed
 
 
 HEIGHT = "height_m"
@@ -174,7 +174,7 @@ def read_buildings(
     `building_id`, which becomes text; see `ids` for its source. A feature that is no footprint is left
     out with a warning, see `selection`; see `geometry` for invalid rings and for buildings with walls.
 
-    `.attrs` says what was found and done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
+    `.attrs` records what was done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
     counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by others in them), `overlapping`,
     `heights_unknown`, `multipart` (buildings of several parts) and `with_holes`.
 
@@ -192,23 +192,23 @@ def read_buildings(
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
             features.
     """
-    own = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), None)
-    if stated and own is None:
+    settings = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), None)
+    if stated and settings is None:
         log.info("%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated)))
-    own = own or Footprints()
-    id_column = own.id_column if id_column is None else id_column
-    if own.crs is not None:
-        check_known(path, own.crs)
-    frame = read_vector(path, own.layer if layer is None else layer, own.crs, area)
+    settings = settings or Footprints()
+    id_column = settings.id_column if id_column is None else id_column
+    if settings.crs is not None:
+        check_known(path, settings.crs)
+    frame = read_vector(path, settings.layer if layer is None else layer, settings.crs, area)
     if not len(frame):
         raise InputError(f"{path}: it holds no footprints. Is it of that place and that layer? Download it again.")
     geometry = whole_at_180(frame.crs, take_polygons(frame.geometry.to_numpy()))
-    frame, geometry = _without_parts(path, frame, geometry)
-    why = unlike_polygons(geometry)
-    polygonal = np.array([reason is None for reason in why], bool)
-    named = identify(path, frame, id_column, np.flatnonzero(polygonal))
-    sieve = FeatureFilter(path, named.ids, np.arange(len(frame)))
-    keep = sieve.leave_out(why, "Give the buildings' outlines, as polygons.")
+    frame, geometry = _drop_parts(path, frame, geometry)
+    reasons = unlike_polygons(geometry)
+    polygonal = np.array([reason is None for reason in reasons], bool)
+    identified = identify(path, frame, id_column, np.flatnonzero(polygonal))
+    sieve = FeatureFilter(path, identified.ids, np.arange(len(frame)))
+    keep = sieve.leave_out(reasons, "Give the buildings' outlines, as polygons.")
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
     source_crs = check_crs(path, frame)
     try:
@@ -217,21 +217,21 @@ def read_buildings(
         raise InputError(f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).") from None
     frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]
     geometry, keep, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
-    sieve.tell()
-    once = drop_duplicates(sieve, geometry, named.column or ID)
-    sieve.row, geometry, repaired = sieve.row[once], geometry[once], repaired[once]
-    frame = frame[keep][once].reset_index(drop=True)
+    sieve.log_left_out()
+    is_first = drop_duplicates(sieve, geometry, identified.column or ID)
+    sieve.row, geometry, repaired = sieve.row[is_first], geometry[is_first], repaired[is_first]
+    frame = frame[keep][is_first].reset_index(drop=True)
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, crs=crs))
-    ids, pairs = sieve.kept_ids, at_one_place(geometry)
-    if named.column is not None and named.column.casefold() == ID:
-        frame = frame.rename(columns={named.column: ID})
+    ids, pairs = sieve.remaining_ids, at_one_place(geometry)
+    if identified.column is not None and identified.column.casefold() == ID:
+        frame = frame.rename(columns={identified.column: ID})
     frame[ID] = ids
     frame.attrs = {
         "source_crs": source_crs,
         "repaired": ids[repaired].tolist(),
         "left_out": sieve.ids[sieve.out].tolist(),
-        "assigned_ids": named.assigned,
-        "duplicates_dropped": int((~once).sum()),
+        "assigned_ids": identified.assigned,
+        "duplicates_dropped": int((~is_first).sum()),
         "drawn_twice": warn_of_drawn_twice(sieve, geometry),
         "covered": warn_of_nested(sieve, geometry, pairs),
         "overlapping": warn_of_overlap(sieve, geometry, pairs),
@@ -242,27 +242,25 @@ def read_buildings(
     return frame
 
 
-def _without_parts(
-    path: Path, frame: geopandas.GeoDataFrame, geometry: Objects
-) -> tuple[geopandas.GeoDataFrame, Objects]:
+def _drop_parts(path: Path, frame: geopandas.GeoDataFrame, geometry: Objects) -> tuple[geopandas.GeoDataFrame, Objects]:
     """Return features and geometry (F,) without the parts in buildings."""
     polygonal = np.array([reason is None for reason in unlike_polygons(geometry)], bool)
     parts = parts_in_outlines(frame, geometry, polygonal)
     if not parts.any():
         return frame, geometry
     log.info("%s: %d parts of buildings are passed over; their buildings are drawn, too.", path, parts.sum())
-    others = frame[~parts].reset_index(drop=True)
-    if ID in others and others[ID].isna().all():  # Overture's parts have it, for the building that they are of
-        others = others.drop(columns=ID)
-    return others, geometry[~parts]
+    buildings = frame[~parts].reset_index(drop=True)
+    if ID in buildings and buildings[ID].isna().all():  # Overture: the parts name their building
+        buildings = buildings.drop(columns=ID)
+    return buildings, geometry[~parts]
 
 
 def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:
     """Convert the buildings table to Arrow; any of its rows, written as Parquet, are GeoParquet."""
-    whole = buildings.copy(deep=False)
-    whole.attrs = {}
+    without_attrs = buildings.copy(deep=False)
+    without_attrs.attrs = {}
     stream = io.BytesIO()
-    whole.to_parquet(stream, index=False, compression=None)
+    without_attrs.to_parquet(stream, index=False, compression=None)
     table = pq.read_table(stream)
     about = json.loads(table.schema.metadata[GEO])
     for column in about["columns"].values():

@@ -23,7 +23,7 @@ MAX_BYTES = 2**30
 """Largest CityJSON that is read at once; one with a feature a line may be of any size."""
 CITY_JSON = re.compile(r'\{[^{}]*"type"\s*:\s*"CityJSON"')
 EPSG = re.compile(r"EPSG[:/]+(?:[\d.]*[:/]+)?(\d+)")
-"""In a URN or an address; of a compound CRS written as a list, the first is the horizontal one."""
+"""Number of EPSG in a URN or an address; in a list of a compound CRS, the first is horizontal."""
 GERMAN = ((re.compile(r"ETRS89_UTM(\d\d)"), 25800), (re.compile(r"DE_DHDN_3GK(\d)"), 31464))
 """Names of CRSs of the German states (urn:adv:crs:…), and what to add to their zone for the number of EPSG."""
 DEPTH = {"MultiSurface": 0, "CompositeSurface": 0, "Solid": 1, "MultiSolid": 2, "CompositeSolid": 2}
@@ -31,11 +31,11 @@ DEPTH = {"MultiSurface": 0, "CompositeSurface": 0, "Solid": 1, "MultiSolid": 2, 
 BUILDING, PART = "Building", "BuildingPart"
 GROUND = "GroundSurface"
 NEAR_DEG = 1.0
-"""A place may lie so far outside of the area that its CRS is made for."""
+"""Largest distance of a place from the area of use of its CRS, degrees."""
 Ring = NDArray[np.float64]
 Face = list[Ring]
 """Rings (C, 3), the outer one first."""
-Named = tuple[dict[str, Any], shapely.Geometry]
+BuildingGround = tuple[dict[str, Any], shapely.Geometry]
 """Attributes of a building, and its ground."""
 
 
@@ -71,25 +71,28 @@ def read_city_json(content: CsvFile, stated: str | None, area: Area | None) -> g
         head = json.loads(first) if head is None else head
         lines = (json.loads(line) for line in iter(lambda: stream.readline(MAX_BYTES), b"") if line.strip())
         models = ({**model, "transform": head.get("transform")} for model in lines)
-        found = (building for model in (head, *models) for building in _buildings(model))
+        buildings = (building for model in (head, *models) for building in _buildings(model))
         metadata = head.get("metadata") or {}
         name = metadata.get("referenceSystem") or (metadata.get("crs") or {}).get("epsg")
-        return placed(str(content), found, None if name is None else f"{name}", stated, area)
+        return make_frame(str(content), buildings, None if name is None else f"{name}", stated, area)
 
 
-def _buildings(model: Mapping[str, Any]) -> Iterator[Named]:
+def _buildings(model: Mapping[str, Any]) -> Iterator[BuildingGround]:
     objects: Mapping[str, Any] = model["CityObjects"]
     corners = np.array(model["vertices"], float).reshape(-1, 3)
     if move := model.get("transform"):
         corners = corners * np.array(move["scale"], float) + np.array(move["translate"], float)
-    for name, one in objects.items():
-        if one["type"] != BUILDING:
+    for name, city_object in objects.items():
+        if city_object["type"] != BUILDING:
             continue
-        parts = [objects[child] for child in one.get("children", ()) if child in objects]
+        parts = [objects[child] for child in city_object.get("children", ()) if child in objects]
         shapes = [
-            shape for part in (one, *parts) if part["type"] in (BUILDING, PART) for shape in part.get("geometry", ())
+            shape
+            for part in (city_object, *parts)
+            if part["type"] in (BUILDING, PART)
+            for shape in part.get("geometry", ())
         ]
-        attributes = {key: value for key, value in (one.get("attributes") or {}).items() if key != "geometry"}
+        attributes = {key: value for key, value in (city_object.get("attributes") or {}).items() if key != "geometry"}
         yield {**attributes, "id": name}, _ground(shapes, corners)
 
 
@@ -111,19 +114,19 @@ def _ground(shapes: list[dict[str, Any]], corners: Ring) -> shapely.Geometry:
 
 def _faces(shape: Mapping[str, Any]) -> Iterator[tuple[Any, str | None]]:
     """Return the surfaces of a geometry, each with its type."""
-    said = shape.get("semantics") or {}
-    kinds = [surface["type"] for surface in said.get("surfaces", ())]
-    for face, number in _unnest(shape["boundaries"], said.get("values"), DEPTH[shape["type"]]):
+    semantics = shape.get("semantics") or {}
+    kinds = [surface["type"] for surface in semantics.get("surfaces", ())]
+    for face, number in _unnest(shape["boundaries"], semantics.get("values"), DEPTH[shape["type"]]):
         yield face, kinds[number] if isinstance(number, int) else None
 
 
 def _unnest(boundaries: list[Any], values: Any, depth: int) -> Iterator[tuple[Any, Any]]:
-    for place, one in enumerate(boundaries):
-        value = values[place] if isinstance(values, list) and place < len(values) else None
+    for index, boundary in enumerate(boundaries):
+        value = values[index] if isinstance(values, list) and index < len(values) else None
         if depth:
-            yield from _unnest(one, value, depth - 1)
+            yield from _unnest(boundary, value, depth - 1)
         else:
-            yield one, value
+            yield boundary, value
 
 
 def _rings(face: list[list[int]], corners: Ring) -> Face:
@@ -150,14 +153,14 @@ def _polygon(face: Face) -> shapely.Geometry | None:
     return shapely.Polygon(rings[0], rings[1:]) if rings else None
 
 
-def placed(
-    source: str, found: Iterable[Named], name: str | None, stated: str | None, area: Area | None
+def make_frame(
+    source: str, buildings: Iterable[BuildingGround], name: str | None, stated: str | None, area: Area | None
 ) -> geopandas.GeoDataFrame:
     """Put buildings of a city model into a table, with easting or longitude first.
 
     Args:
         source: for messages.
-        found: buildings.
+        buildings: attributes and ground of each.
         name: CRS as the file writes it.
         stated: CRS that the user states, where the file has none that is known.
         area: keeps only the buildings that reach into it.
@@ -166,7 +169,7 @@ def placed(
         InputError: there is no building.
     """
     rows, shapes = [], []
-    for attributes, ground in found:
+    for attributes, ground in buildings:
         rows.append(attributes)
         shapes.append(ground)
     if not rows:
@@ -176,9 +179,9 @@ def placed(
     if name is not None and crs is None:
         log.warning("%s: CRS %r found, which is not known.", source, name[:80])
     if crs is not None and _is_northing_first(crs, geometry, name or ""):
-        high = shapely.has_z(geometry)
-        geometry[high] = shapely.transform(geometry[high], lambda corners: corners[:, [1, 0, 2]], include_z=True)
-        geometry[~high] = shapely.transform(geometry[~high], lambda corners: corners[:, ::-1])
+        has_z = shapely.has_z(geometry)
+        geometry[has_z] = shapely.transform(geometry[has_z], lambda corners: corners[:, [1, 0, 2]], include_z=True)
+        geometry[~has_z] = shapely.transform(geometry[~has_z], lambda corners: corners[:, ::-1])
     frame = geopandas.GeoDataFrame(rows, geometry=geometry, crs=crs)
     bounds = area.bounds_in(crs) if area is not None else None
     return frame if bounds is None else frame[touching(geometry, bounds)]
@@ -186,7 +189,7 @@ def placed(
 
 def known_crs(name: str | None) -> pyproj.CRS | None:
     """Return the horizontal CRS for a name as city models write it; None if it is unknown."""
-    numbers = [found[1] for found in [EPSG.search(name or "")] if found]
+    numbers = [match[1] for match in [EPSG.search(name or "")] if match]
     numbers += [str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))]
     numbers += [name] if name and name.isdigit() else []
     try:
@@ -197,18 +200,18 @@ def known_crs(name: str | None) -> pyproj.CRS | None:
 
 
 def _is_northing_first(crs: pyproj.CRS, geometry: NDArray[np.object_], name: str) -> bool:
-    """Return whether northing or latitude stands first: by the place, else by the CRS if its name is complete."""
+    """Return whether northing or latitude comes first: by the place, else by a full name's CRS."""
     corners = shapely.get_coordinates(geometry)[:1]
     if not len(corners):
         return False
-    there = [_is_there(crs, *corners[0]), _is_there(crs, *corners[0][::-1])]
-    if there[0] != there[1]:
-        return there[1]
+    is_in_area = [_is_in_area_of_use(crs, *corners[0]), _is_in_area_of_use(crs, *corners[0][::-1])]
+    if is_in_area[0] != is_in_area[1]:
+        return is_in_area[1]
     return crs.axis_info[0].direction.lower() == "north" and name.startswith(("urn:ogc", "http"))
 
 
-def _is_there(crs: pyproj.CRS, east: float, north: float) -> bool:
-    """Return whether a place lies in the area of use of its CRS."""
+def _is_in_area_of_use(crs: pyproj.CRS, east: float, north: float) -> bool:
+    """Return whether a place is in the area of use of its CRS."""
     area = crs.area_of_use
     if area is None:
         return True
@@ -225,8 +228,8 @@ FLAT = ("lod0FootPrint", "lod0MultiSurface", "lod0RoofEdge")
 ID = "{http://www.opengis.net/gml}id", "{http://www.opengis.net/gml/3.2}id"
 HREF = "{http://www.w3.org/1999/xlink}href"
 LOOKED_AT = 2**16
-MANY = 64
-"""Elements open at once; a city model has about twenty."""
+MAX_DEPTH = 64
+"""Largest number of nested elements; a city model has about twenty."""
 Element = ElementTree.Element
 
 
@@ -246,15 +249,15 @@ def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> ge
     Raises:
         InputError: it holds no building, is no XML, defines entities, or names several CRSs.
     """
-    named: dict[str, None] = {}
-    found = list(_gml_buildings(content, named))
-    if len({str(known_crs(name) or name) for name in named}) > 1:
-        raise InputError(f"{content}: CRSs {', '.join(list(named)[:5])} found. Give one file for each CRS.")
-    return placed(str(content), found, next(iter(named), None), stated, area)
+    crs_names: dict[str, None] = {}
+    buildings = list(_gml_buildings(content, crs_names))
+    if len({str(known_crs(name) or name) for name in crs_names}) > 1:
+        raise InputError(f"{content}: CRSs {', '.join(list(crs_names)[:5])} found. Give one file for each CRS.")
+    return make_frame(str(content), buildings, next(iter(crs_names), None), stated, area)
 
 
-def _gml_buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
-    """Yield buildings; names of CRSs are added to `named` on the way."""
+def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[BuildingGround]:
+    """Yield buildings; names of CRSs are added to `crs_names` on the way."""
     opened: list[Element] = []
     with content.open() as stream:
         if b"<!DOCTYPE" in stream.read(LOOKED_AT):
@@ -266,12 +269,14 @@ def _gml_buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
                 if event == "start":
                     opened.append(element)
                     if "srsName" in element.attrib:
-                        named[element.attrib["srsName"]] = None
-                    if len(opened) > MANY:
-                        raise InputError(f"{content}: elements are nested more than {MANY} deep. It is no city model.")
+                        crs_names[element.attrib["srsName"]] = None
+                    if len(opened) > MAX_DEPTH:
+                        raise InputError(
+                            f"{content}: elements are nested more than {MAX_DEPTH} deep. It is no city model."
+                        )
                     continue
                 opened.pop()
-                if _name(element) == BUILDING:
+                if _tag(element) == BUILDING:
                     yield _attributes(element), _gml_ground(element)
                 if len(opened) <= 2:
                     element.clear()  # what has been read is forgotten
@@ -282,12 +287,12 @@ def _gml_buildings(content: CsvFile, named: dict[str, None]) -> Iterator[Named]:
 
 
 def _gml_ground(building: Element) -> shapely.Geometry:
-    shapes = {one.get(key): one for one in building.iter() for key in ID if one.get(key)}
-    ground = [face for one in building.iter() if _name(one) == GROUND for face in _gml_faces(one, shapes)]
+    shapes = {element.get(key): element for element in building.iter() for key in ID if element.get(key)}
+    ground = [face for side in building.iter() if _tag(side) == GROUND for face in _gml_faces(side, shapes)]
     if ground:
         return flat(ground)
     for name in FLAT:
-        outline = [face for one in building.iter() if _name(one) == name for face in _gml_faces(one, shapes)]
+        outline = [face for side in building.iter() if _tag(side) == name for face in _gml_faces(side, shapes)]
         if outline:
             return flat(outline)
     return whole(_gml_faces(building, {}))
@@ -295,27 +300,27 @@ def _gml_ground(building: Element) -> shapely.Geometry:
 
 def _gml_faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
     """Return an element's polygons, also those linked within the building."""
-    polygons = [one for one in surface.iter() if _name(one) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")]
-    for one in surface.iter():
-        target = shapes.get((one.get(HREF) or "").removeprefix("#"))
+    polygons = [part for part in surface.iter() if _tag(part) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")]
+    for element in surface.iter():
+        target = shapes.get((element.get(HREF) or "").removeprefix("#"))
         if target is not None and target is not surface:
-            polygons += [inner for inner in target.iter() if _name(inner) == "Polygon"]
+            polygons += [inner for inner in target.iter() if _tag(inner) == "Polygon"]
     return [rings for polygon in polygons if (rings := [_ring(ring) for ring in _rings_of(polygon)])]
 
 
 def _rings_of(polygon: Element) -> list[Element]:
     """Return a polygon's rings, the outer one first."""
-    rings = [(_name(side), ring) for side in polygon for ring in side.iter() if _name(ring) == "LinearRing"]
-    return [ring for name, ring in sorted(rings, key=lambda one: one[0] not in ("exterior", "outerBoundaryIs"))]
+    rings = [(_tag(side), ring) for side in polygon for ring in side.iter() if _tag(ring) == "LinearRing"]
+    return [ring for name, ring in sorted(rings, key=lambda pair: pair[0] not in ("exterior", "outerBoundaryIs"))]
 
 
 def _ring(ring: Element) -> Ring:
     """Return the corners (C, 3) of a ring: a list of positions, single ones, or GML 2's coordinates."""
-    texts = [one for one in ring.iter() if _name(one) in ("posList", "pos", "coordinates")]
-    numbers = np.array([float(word) for one in texts for word in (one.text or "").replace(",", " ").split()])
+    texts = [part for part in ring.iter() if _tag(part) in ("posList", "pos", "coordinates")]
+    numbers = np.array([float(word) for part in texts for word in (part.text or "").replace(",", " ").split()])
     first = texts[0] if texts else ring
     size = int(first.get("srsDimension") or 3)
-    if _name(first) == "pos":
+    if _tag(first) == "pos":
         size = len(numbers) // len(texts)
     elif len(numbers) % size and not len(numbers) % 2:
         size = 2
@@ -325,17 +330,17 @@ def _ring(ring: Element) -> Ring:
 
 def _attributes(building: Element) -> dict[str, Any]:
     """Return a building's simple elements and generic attributes, as text, and its identifier."""
-    found: dict[str, Any] = {}
-    for one in building:
-        held = {_name(value): value.text for value in one.iter() if value is not one}
-        name = one.get("name") or (held.get("name") if _name(one) == "genericAttribute" else None)
-        if name and "value" in held:
-            found[name] = held["value"]
-        elif not len(one) and (one.text or "").strip():
-            found.setdefault(_name(one), (one.text or "").strip())
-    found.pop("geometry", None)
-    return {**found, "gml_id": next((building.get(key) for key in ID if building.get(key)), None)}
+    attributes: dict[str, Any] = {}
+    for child in building:
+        texts = {_tag(element): element.text for element in child.iter() if element is not child}
+        name = child.get("name") or (texts.get("name") if _tag(child) == "genericAttribute" else None)
+        if name and "value" in texts:
+            attributes[name] = texts["value"]
+        elif not len(child) and (child.text or "").strip():
+            attributes.setdefault(_tag(child), (child.text or "").strip())
+    attributes.pop("geometry", None)
+    return {**attributes, "gml_id": next((building.get(key) for key in ID if building.get(key)), None)}
 
 
-def _name(element: Element) -> str:
+def _tag(element: Element) -> str:
     return element.tag.rpartition("}")[2]

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import for_command
-from plumbline.sources.footprints.selection import FeatureFilter, Objects, because
+from plumbline.sources.footprints.selection import FeatureFilter, Objects, assign_reason
 
 MAX_DOUBT_M2 = 0.1
-"""Ground that the fill rules may disagree on: far below what footprints are drawn to."""
+"""Largest ground in doubt, m², of a certain repair: far below the accuracy of footprints."""
 MAX_DOUBT_SHARE = 0.01
-"""The same as a share of the building's area, for small ones."""
+"""Largest ground in doubt of a certain repair as a share of the building's area, for small ones."""
 MAX_LIKELY_SHARE = 0.1
-"""Of a building's area: with up to so much in doubt, it is better drawn anew, and that said, than not judged at all."""
+"""Largest share of a building's area in doubt with which it is repaired, and not left out."""
 MIN_PART_M2 = 0.01
-"""A smaller part is what a crossing or a spike leaves behind, and goes."""
+"""Smallest part that is kept, m²; a smaller one is what a crossing or a spike leaves behind."""
 Float = NDArray[np.floating[Any]]
 
 
@@ -33,33 +33,34 @@ class Repaired(NamedTuple):
     @property
     def certain(self) -> NDArray[np.bool_]:
         """(B,) whether `geometry` is a valid polygon of the same ground, whatever the rule."""
-        most = np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * shapely.area(self.geometry))
-        return np.asarray(self.likely & (self.doubt_m2 <= most))
+        max_doubt_m2 = np.minimum(MAX_DOUBT_M2, MAX_DOUBT_SHARE * shapely.area(self.geometry))
+        return np.asarray(self.likely & (self.doubt_m2 <= max_doubt_m2))
 
     @property
     def likely(self) -> NDArray[np.bool_]:
         """(B,) whether `geometry` is a valid polygon of the same ground, but for a small part."""
         area = shapely.area(self.geometry)
-        little = self.doubt_m2 <= MAX_LIKELY_SHARE * area
-        return np.asarray(little & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
+        is_doubt_small = self.doubt_m2 <= MAX_LIKELY_SHARE * area
+        return np.asarray(is_doubt_small & (area > MIN_PART_M2) & shapely.is_valid(self.geometry))
 
 
 def repair_polygons(geometry: NDArray[np.object_]) -> Repaired:
     """Repair invalid polygons (B,), in m and with finite coordinates.
 
-    The doubt is the area that a ring encloses more than once or against its own sense, that lies in two parts or two
-    holes at once, or in a hole outside of its shell.
+    The doubt is the area that a ring encloses more than once or against its own sense, that is in
+    two parts or two holes at once, or in a hole outside of its shell.
     """
-    drawn, doubt_m2 = zip(*map(_draw_anew, geometry), strict=True)
+    drawn, doubt_m2 = zip(*map(_redraw, geometry), strict=True)
     return Repaired(np.array(drawn, object), np.array(doubt_m2, float))
 
 
-def _draw_anew(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
+def _redraw(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
     parts, doubt = [], 0.0
     try:
         for part in shapely.get_parts(polygon):
             (shell, *holes), unclear = zip(*map(_fill, shapely.get_rings(part)), strict=True)
             ground = shapely.difference(shell, shapely.union_all(holes)) if holes else shell
+            # Area of holes that the shell does not lose: outside of it, or in two holes at once.
             cut_out = float(np.sum(shapely.area(holes))) - (shapely.area(shell) - shapely.area(ground))
             doubt += sum(unclear) + cut_out
             parts.append(ground)
@@ -81,7 +82,7 @@ def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
         return shapely.Polygon(), 0.0
     corners = shapely.get_coordinates(ring)
     area, turns = shapely.area(faces), _turns(corners, shapely.get_coordinates(shapely.point_on_surface(faces)))
-    # The signed area knows nothing of faces: where the two differ, the lines were not cut up properly.
+    # The signed area does not depend on faces: a difference shows that lines were not cut properly.
     lost = abs(float(turns @ area) - _signed_area(corners))
     sense = 1 if turns @ area >= 0 else -1
     unclear = float(area[(turns != 0) & (turns != sense)].sum())
@@ -96,9 +97,10 @@ def _turns(corners: Float, points: Float) -> NDArray[np.int64]:
     start, end = corners[None, :-1], corners[None, 1:]
     at = points[:, None]
     along, to = end - start, at - start
-    left = along[..., 0] * to[..., 1] - to[..., 0] * along[..., 1]
-    up = (start[..., 1] <= at[..., 1]) & (end[..., 1] > at[..., 1]) & (left > 0)
-    down = (start[..., 1] > at[..., 1]) & (end[..., 1] <= at[..., 1]) & (left < 0)
+    # Positive for a point to the left of the edge.
+    cross = along[..., 0] * to[..., 1] - to[..., 0] * along[..., 1]
+    up = (start[..., 1] <= at[..., 1]) & (end[..., 1] > at[..., 1]) & (cross > 0)
+    down = (start[..., 1] > at[..., 1]) & (end[..., 1] <= at[..., 1]) & (cross < 0)
     return np.asarray(up.sum(1) - down.sum(1), np.int64)
 
 
@@ -115,14 +117,14 @@ def _without_remains(ground: shapely.Geometry) -> shapely.Geometry:
 
 
 WALL_M = 0.1
-"""A face that stands on a line of the ground and is at least so high is a wall."""
+"""Smallest height of a face above a line of the ground that is a wall."""
 
 
 def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
     """Return polygons (B,), m, without heights, solids as the ground below their faces; and which (B,) had a wall.
 
-    Seen from above, walls are lines and the roof lies over the floor: no valid polygon, and yet it is clear which
-    ground is the building.
+    Seen from above, walls are lines and the roof is over the floor. That is no valid polygon, and yet
+    it is clear which ground is the building.
     """
     flat = shapely.force_2d(geometry)
     solid = np.zeros(len(geometry), bool)
@@ -151,12 +153,12 @@ POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 def take_polygons(geometry: Objects) -> Objects:
     """Return the polygons in collections (B,), at any depth: some buildings include their entrances. Others stay."""
-    taken = geometry.copy()
+    extracted = geometry.copy()
     for row in np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION):
         polygons = _polygons(geometry[row])
         if polygons:
-            taken[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
-    return taken
+            extracted[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
+    return extracted
 
 
 def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
@@ -169,11 +171,11 @@ def unlike_polygons(geometry: Objects) -> Objects:
     """Return (B,) why a feature is not a polygon with finite coordinates; None for a good one."""
     kind = shapely.get_type_id(geometry)
     absent = shapely.is_missing(geometry) | shapely.is_empty(geometry)
-    why = because(absent, ABSENT)
+    reasons = assign_reason(absent, ABSENT)
     for row in np.flatnonzero(~absent & ~np.isin(kind, POLYGONAL)):
         name = geometry[row].geom_type
-        why[row] = f"{name} without a polygon in it" if name == "GeometryCollection" else f"{name} and no polygon"
-    return np.where((why == None) & _beyond(geometry, np.inf), NO_NUMBER, why)  # noqa: E711
+        reasons[row] = f"{name} without a polygon in it" if name == "GeometryCollection" else f"{name} and no polygon"
+    return np.where((reasons == None) & _beyond(geometry, np.inf), NO_NUMBER, reasons)  # noqa: E711
 
 
 def unwrap(geometry: Objects) -> Objects:
@@ -203,17 +205,17 @@ def without_empty_holes(geometry: Objects) -> Objects:
 
 
 def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArray[np.bool_]:
-    """Return which polygons (B,), projected to `crs`, lie within its range; leave out the others.
+    """Return which polygons (B,), projected to `crs`, are within its range; leave out the others.
 
     Raises:
-        InputError: most lie outside: the file is of another place, or has its coordinates in the wrong order.
+        InputError: most are outside: the file is of another place, or swaps its coordinates.
     """
-    why = f"outside of what {crs}, the points' CRS, can show"
+    reason = f"outside of what {crs}, the points' CRS, can show"
     outside = _beyond(geometry, FARTHEST_M)
     advice = "Are they of the same place, with the easting (longitude) before the northing (latitude)?"
     if 2 * outside.sum() > len(outside):
-        raise InputError(f"{sieve.path}: {sieve.name(outside)} {why}. {advice}")
-    return sieve.leave_out(because(outside, why), advice)
+        raise InputError(f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}")
+    return sieve.leave_out(assign_reason(outside, reason), advice)
 
 
 def make_valid(
@@ -221,8 +223,8 @@ def make_valid(
 ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
     """Make polygons (B,), m, valid and without heights; also return which (B,) go on and which (B,) were repaired.
 
-    Which side of a ring that crosses itself is the building, only its owner knows: those are left out, unless the
-    ground in doubt is a small part.
+    The building may be on either side of a ring that crosses itself: such features are left out,
+    unless the ground in doubt is a small part.
 
     Raises:
         InputError: none is left, or most have no area.
@@ -243,12 +245,12 @@ def make_valid(
         repaired = repair_polygons(geometry[invalid])
         doubtful[invalid] = ~repaired.certain & repaired.likely
         lost[invalid] = ~repaired.certain & ~repaired.likely
-        if (sure := invalid & ~doubtful & ~lost).any():
+        if (is_certain := invalid & ~doubtful & ~lost).any():
             log.warning(
                 "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
                 sieve.path,
-                sieve.name(sure),
-                shapely.is_valid_reason(geometry[int(np.argmax(sure))]),
+                sieve.name(is_certain),
+                shapely.is_valid_reason(geometry[int(np.argmax(is_certain))]),
             )
         if doubtful.any():
             log.warning(
@@ -267,11 +269,11 @@ def make_valid(
             f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS that the file states, or "
             "are they degrees?"
         )
-    why = because(lost, IN_DOUBT)
-    why[flat] = FLAT
+    reasons = assign_reason(lost, IN_DOUBT)
+    reasons[flat] = FLAT
     command = f"`ogr2ogr -makevalid OUT.gpkg {for_command(sieve.path)}`"
     advice = f"Repair them (QGIS: Fix geometries; {command}) and look at the result."
-    keep = sieve.leave_out(why, f"{where} {advice}" if invalid.any() else advice)
+    keep = sieve.leave_out(reasons, f"{where} {advice}" if invalid.any() else advice)
     return geometry[keep], keep, (invalid | solid)[keep]
 
 

@@ -18,7 +18,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.footprints.selection import NAMED, FeatureFilter, Objects, name_features
 
 MAX_WHOLE = 2.0**53
-"""Up to here a decimal can be each whole number; beyond, it is that of its neighbours too."""
+"""Number up to which a float holds each whole number; beyond it, neighbours share one float."""
 NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
 
 
@@ -56,16 +56,16 @@ class Identified(NamedTuple):
     ids: Objects
     """(F,) text."""
     assigned: int
-    """How many buildings the file has no id for."""
+    """Number of buildings without an id in the file."""
     column: str | None
-    """Where the ids are from; None where all are assigned."""
+    """Column of the ids; None where all are assigned."""
 
 
 def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[np.intp] | None = None) -> Identified:
     """Identify the features (F,).
 
     They are those of `column`; where none is given, of `building_id` in any case of letters; else of the first of
-    `NAMES_OF_IDS` that tells all buildings apart. A building without an id is named after its place in the file,
+    `NAMES_OF_IDS` that differs between all buildings. A building without an id is named after its row,
     `B0000001`, `B0000002`, …, with `_2` and so on behind where another has that name.
 
     Args:
@@ -75,11 +75,11 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         rows: of the features that are buildings; the others need no id. All without.
 
     Raises:
-        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be told
-            apart.
+        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be
+            distinguished.
     """
     rows = np.arange(len(frame)) if rows is None else rows
-    name = _column(path, frame, column, rows)
+    name = _find_id_column(path, frame, column, rows)
     names = np.char.mod("B%07d", np.arange(1, len(frame) + 1)).astype(object)
     if name is None:
         log.info("%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.", path, ID)
@@ -101,7 +101,7 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
     return Identified(ids, len(unnamed), name)
 
 
-def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
+def _find_id_column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
     """Find the name of the column of ids."""
     columns = [name for name in map(str, frame.columns) if name != "geometry"]
     name = ID if wanted is None else wanted
@@ -116,7 +116,7 @@ def _column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[n
         return alike[0]
     if wanted is not None:
         raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
-    for candidate in (other for known in NAMES_OF_IDS for other in columns if other.casefold() == known):
+    for candidate in (column for usual in NAMES_OF_IDS for column in columns if column.casefold() == usual):
         ids, empty = text_of(frame[candidate].iloc[rows])
         if not empty.any() and len(set(ids)) == len(ids):
             return candidate
@@ -129,40 +129,40 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
     Raises:
         InputError: an id repeats with another outline; names file, column, ids and features.
     """
-    series = pd.Series(sieve.kept_ids)
-    again = np.asarray(series.duplicated())
-    if not again.any():
-        return ~again
-    first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][again]]
-    other = np.zeros(len(series), bool)
-    later, earlier = geometry[again], geometry[first]
-    other[again] = ~(
+    series = pd.Series(sieve.remaining_ids)
+    is_repeat = np.asarray(series.duplicated())
+    if not is_repeat.any():
+        return ~is_repeat
+    first = np.asarray(series.drop_duplicates().index)[pd.factorize(series)[0][is_repeat]]
+    is_other = np.zeros(len(series), bool)
+    later, earlier = geometry[is_repeat], geometry[first]
+    is_other[is_repeat] = ~(
         shapely.equals_exact(later, earlier, tolerance=SAME_M, normalize=True) | shapely.equals(later, earlier)
     )
-    if other.any():
-        named = ", ".join(map(str, pd.unique(series[other])[:NAMED]))
+    if is_other.any():
+        ids = ", ".join(map(str, pd.unique(series[is_other])[:NAMED]))
         raise InputError(
-            f"{sieve.path}: column {column} repeats {named} ({sieve.name(other)}). Each id may stand there once; only "
+            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Each id may stand there once; only "
             "a footprint drawn twice, alike, may be there twice."
         )
-    log.warning("%s: %s drawn twice, alike, with one id; the first is kept.", sieve.path, sieve.name(again))
-    return ~again
+    log.warning("%s: %s drawn twice, alike, with one id; the first is kept.", sieve.path, sieve.name(is_repeat))
+    return ~is_repeat
 
 
 def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
     """Warn of buildings (B,) with the outline of an earlier one under another name: only one can get the points."""
     rounded = shapely.transform(geometry, lambda corners: np.round(corners / SAME_M) * SAME_M)
     series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))
-    again = np.asarray(series.duplicated())
-    if again.any():
+    is_repeat = np.asarray(series.duplicated())
+    if is_repeat.any():
         log.warning(
             "%s: %d footprints are drawn as one before them, under another name: %s. The first of each gets the "
             "points, the others are not judged. Remove them.",
             sieve.path,
-            again.sum(),
-            sieve.name(again),
+            is_repeat.sum(),
+            sieve.name(is_repeat),
         )
-    return int(again.sum())
+    return int(is_repeat.sum())
 
 
 def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.intp]) -> None:
@@ -182,16 +182,16 @@ def text_of(values: pd.Series) -> tuple[Objects, NDArray[np.bool_]]:
     """Return values as text, and which are empty."""
     missing = np.asarray(values.isna())
     if pd.api.types.is_float_dtype(values.dtype):
-        known = values[~missing]
-        if ((known % 1 == 0) & (known.abs() < MAX_WHOLE)).all():
+        numbers = values[~missing]
+        if ((numbers % 1 == 0) & (numbers.abs() < MAX_WHOLE)).all():
             values = values.fillna(0).astype("int64")
     text = values.astype(str)
     return text.to_numpy(object).copy(), missing | np.asarray(text.str.strip() == "")
 
 
-def _unused(names: Objects, taken: set[str]) -> Objects:
-    """Return unused names: with a number behind, if `taken` holds the name."""
+def _unused(names: Objects, used: set[str]) -> Objects:
+    """Return unused names: with a number behind, if `used` has the name."""
     free = names.copy()
-    for row in np.flatnonzero(np.isin(names, list(taken))):
-        free[row] = next(name for number in itertools.count(2) if (name := f"{names[row]}_{number}") not in taken)
+    for row in np.flatnonzero(np.isin(names, list(used))):
+        free[row] = next(name for number in itertools.count(2) if (name := f"{names[row]}_{number}") not in used)
     return free

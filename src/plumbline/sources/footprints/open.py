@@ -52,21 +52,21 @@ from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, 
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
-"""Of files that `read_vector` reads."""
+"""Suffixes of files that `read_vector` reads."""
 PACKED_SUFFIXES = (".zip", ".gz")
 UNKNOWN_FORMAT = "in no format that is known"
 HIDDEN = "._"
-"""What begins the names of files that Arrow passes over, as those of Spark and of macOS."""
+"""First characters of names of files that Arrow passes over, as those of Spark and of macOS."""
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
 UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
-"""What pyogrio and GEOS say of polyhedral surfaces and triangulated ones."""
+"""Messages of pyogrio and GEOS about polyhedral surfaces and triangulated ones."""
 OFFLINE = {"GML_DOWNLOAD_SCHEMA": "NO", "CPL_VSIL_GZIP_WRITE_PROPERTIES": "NO"}
-"""No file makes GDAL ask a server for its schema, or write beside the file."""
+"""Settings with which GDAL asks no server for a schema, and writes nothing beside a file."""
 UNQUOTABLE = ('"', "\\", "\n")
-"""What a name in a command of GDAL cannot have."""
+"""Characters that a name in a command of GDAL cannot have."""
 SAMPLE = 1000
-"""Features by which metres are told from degrees."""
+"""Number of features by which degrees are distinguished from metres."""
 READ_FAULTS = (
     OSError,
     ValueError,
@@ -78,7 +78,7 @@ READ_FAULTS = (
     shapely.errors.ShapelyError,
     pa.ArrowException,
 )
-"""What GDAL, GEOS and Arrow raise, through geopandas, on files that are not what they seem."""
+"""Errors that GDAL, GEOS and Arrow raise, through geopandas, on damaged and foreign files."""
 
 
 def read_vector(
@@ -107,7 +107,7 @@ def read_vector(
         frames = [_read_piece(Piece(path), Source(str(path), None), None, crs, area)]
     else:
         frames = [_read_piece(piece, find_source(*piece), layer, crs, area) for piece in find_pieces(path, layer)]
-    frame = joined(path, frames)
+    frame = concatenate_parts(path, frames)
     if area is not None:
         log.warning(
             "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
@@ -132,13 +132,13 @@ def _read_piece(
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            frame = _read(path, source, layer, crs, area)
+            frame = _read_frame(path, source, layer, crs, area)
         for message in sorted(
             {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         ):
             log.warning("%s: %s", path, message)
     except READ_FAULTS as error:
-        raise InputError(f"{path}: {_explain(path, error)}") from None
+        raise InputError(f"{path}: {_describe_fault(path, error)}") from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed. Points go to "
@@ -150,15 +150,17 @@ def _read_piece(
         warn_of_page(source.content or path, read_page(*ends), read=len(frame) if area is None else None)
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
-    frame = _with_crs(path, frame.reset_index(drop=True), crs, _format_of_default_crs(path, source, frame))
+    frame = _set_crs(path, frame.reset_index(drop=True), crs, _format_of_default_crs(path, source, frame))
     for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
         # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
         if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
-            frame[name] = [None if value is None else json.dumps(value, default=_plain) for value in frame[name]]
+            frame[name] = [
+                None if value is None else json.dumps(value, default=_to_json_value) for value in frame[name]
+            ]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
 
 
-def _explain(path: Path, error: Exception) -> str:
+def _describe_fault(path: Path, error: Exception) -> str:
     """Return why a file cannot be read, and what to do."""
     suffix, reason = path.suffix.lower(), first_line_of(error)
     if (fault := fault_of_locks(error)) is not None:
@@ -176,7 +178,7 @@ def _explain(path: Path, error: Exception) -> str:
     )
 
 
-def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
+def concatenate_parts(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
     """Return the parts of footprints as one table, in the CRS of the first.
 
     Raises:
@@ -190,15 +192,15 @@ def joined(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopandas.GeoDat
     return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
 
 
-def _read(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
+def _read_frame(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
     if source.ends is None and _is_columnar(path):
         return read_parquet(path, crs, area)
-    if (read := _own_reader(source)) is not None and source.content is not None:
+    if (read := _find_reader(source)) is not None and source.content is not None:
         return read(source.content, crs, area)
     return _read_by_gdal(path, source, layer, crs, area)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     """Convert an array or a time within nested values to a JSON value."""
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else str(value)
 
@@ -256,10 +258,10 @@ def _read_features(path: Path, source: Source, layer: str | None, crs: str | Non
         if area is not None and (stated := _crs_of(source, chosen, crs)) is not None:
             bounds = area.bounds_in(pyproj.CRS(stated))
         frames.append(_read_layer(path, source, chosen, collection, bounds))
-    return joined(path, frames)
+    return concatenate_parts(path, frames)
 
 
-def _own_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
+def _find_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
     """Return the reader for a file that GDAL cannot read as buildings; None for other files."""
     start = "" if source.ends is None else source.ends.start
     if is_city_json(start):
@@ -282,11 +284,11 @@ def _format_of_default_crs(path: Path, source: Source, frame: geopandas.GeoDataF
     if source.ends is None:
         is_columnar = _is_columnar(path) and path.suffix.lower() not in FEATHER_SUFFIXES
         return "GeoParquet" if is_columnar and not states_crs(path) else None
-    is_default = frame.crs == GLOBE and _own_reader(source) is None and assumes_crs(source.ends)
+    is_default = frame.crs == GLOBE and _find_reader(source) is None and assumes_crs(source.ends)
     return "GeoJSON" if is_default else None
 
 
-def _with_crs(
+def _set_crs(
     path: Path, frame: geopandas.GeoDataFrame, stated: str | None, format_: str | None
 ) -> geopandas.GeoDataFrame:
     """Set the CRS that the user states if the file lacks one; see `_format_of_default_crs`."""
@@ -297,8 +299,8 @@ def _with_crs(
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    why = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
-    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, why, frame.crs.name)
+    reason = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
+    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, reason, frame.crs.name)
     return frame
 
 

@@ -1,4 +1,4 @@
-"""Warn of a server's answer that is one page of several, or was broken off, by what the answer says of itself."""
+"""Warn of a server's answer that is one page of several, or was broken off, by its own counts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from plumbline.sources.footprints.source import parse_object
 FEATURES = re.compile(r'"features"\s*:\s*\[')
 AFTER_ARRAY = re.compile(r'\]\s*,\s*(?=")')
 ROOT = re.compile(r"<(?:\w+:)?FeatureCollection\b([^>]*)>")
-"""Of GML."""
+"""Root element of GML, with its attributes."""
 ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']([^"']*)["']""")
 BROKEN_OFF = re.compile(r"<(?:\w+:)?truncatedResponse\b")
 REMARK = re.compile(r"<remark>\s*([^<]*)")
 ERROR = re.compile(r"error|timed out|timeout|out of memory", re.IGNORECASE)
 MATCHED, RETURNED = ("numberMatched", "totalFeatures", "matched"), ("numberReturned", "returned", "numberOfFeatures")
-"""Of WFS and OGC API Features; GeoServer; STAC (in `context`); WFS 1.1, which counts what it gives."""
+"""Names of the counts of WFS and OGC API Features; GeoServer; STAC (in `context`); WFS 1.1."""
 LEAST_LIMIT, LIMITS = 10, ("1", "2", "25", "5")
-"""Servers give at most 10, 200, 1,000, 2,500 and so on, where nobody asks for more."""
+"""Smallest default limit of a server, and first digits of usual ones: 10, 200, 1,000, 2,500."""
 WITH_PAGES = ("properties", "context", "links", "_links", "pagination")
-"""Members that servers put such words in."""
+"""Members in which servers put counts and links."""
 NEXT = ("next", "@odata.nextLink", "@iot.nextLink")
 REQUEST = "wfsrequest.txt"
 """GeoServer puts the request into its zip of Shapefiles; its preview of a layer asks for 50 features."""
@@ -34,75 +34,77 @@ SIGNS = ("exceededTransferLimit", "remark", *MATCHED, *RETURNED, *NEXT)
 
 
 class Page(NamedTuple):
-    """What an answer says of itself."""
+    """Counts, next page and fault that an answer states."""
 
     matched: int | None = None
     """Features that the server has."""
     returned: int | None = None
     """Features of this page."""
-    says_more: bool = False
-    """It names a next page, or that a limit was exceeded."""
+    has_more: bool = False
+    """True if it names a next page, or states that a limit was exceeded."""
     fault: str | None = None
-    """Why the server broke off."""
+    """Reason for which the server broke off."""
 
 
 def read_page(start: str, end: str) -> Page:
-    """Read what an answer says of itself in its beginning and end (JSON, GML, OpenStreetMap's XML)."""
+    """Read counts and fault from an answer's beginning and end (JSON, GML, OpenStreetMap's XML)."""
     if start[:1] == "<":
         return _read_page_of_xml(start, end)
     if start[:1] != "{" or not any(f'"{sign}"' in part for sign in SIGNS for part in (start, end)):
         return Page()
     members = list(_members({**_head(start), **_tail(end)}))
     names = {name for name, _ in members}
-    # Django REST: `count` is of all pages where these are said of the one.
+    # Django REST: beside these members, `count` is the number on all pages.
     counts = (*MATCHED, "count") if names & {"next", "previous"} else MATCHED
     remark = next((str(text) for name, text in members if name == "remark" and ERROR.search(str(text))), None)
-    more = any((name == "exceededTransferLimit" and value is True) or _is_next(name, value) for name, value in members)
-    return Page(_number(members, counts), _number(members, RETURNED), more, remark)
+    has_more = any(
+        (name == "exceededTransferLimit" and value is True) or _is_next(name, value) for name, value in members
+    )
+    return Page(_number(members, counts), _number(members, RETURNED), has_more, remark)
 
 
 def warn_of_page(source: object, page: Page, read: int | None) -> None:
     """Warn if a file is less than the server has.
 
     Args:
-        source: names it. page: what it says.
+        source: names it. page: its counts and fault.
         read: features in it; None if not all were looked at.
     """
     # Pages that were joined keep the number of the first.
-    here = max((number for number in (page.returned, read) if number is not None), default=None)
+    n_features = max((number for number in (page.returned, read) if number is not None), default=None)
     if page.fault is not None:
         log.warning(
             "%s: the server broke off (%s): features are missing. Ask for a smaller area, or allow more time.",
             source,
             " ".join(page.fault.split())[:120],
         )
-    elif page.matched is not None and here is not None and here < page.matched:
+    elif page.matched is not None and n_features is not None and n_features < page.matched:
         log.warning(
             "%s: not complete: %d features of %d that the server has. Ask for the rest in pages (startIndex or offset) "
             "and join them, or download the whole file.",
             source,
-            here,
+            n_features,
             page.matched,
         )
-    elif page.matched is None and page.says_more:
+    elif page.matched is None and page.has_more:
         log.warning(
             "%s: a server's answer that says it is not complete: %s features, and more on the next page. Ask for the "
             "rest in pages and join them, or download the whole file.",
             source,
-            "some" if here is None else here,
+            "some" if n_features is None else n_features,
         )
     elif (
         page.matched is None
         and page.returned is not None
-        and here is not None
-        and here >= LEAST_LIMIT
-        and str(here).rstrip("0") in LIMITS
+        and n_features is not None
+        and n_features >= LEAST_LIMIT
+        and str(n_features).rstrip("0") in LIMITS
     ):
         log.warning(
             "%s: a server's answer with exactly %d features, as many as some give at most, and without how many there "
             "are. Ask for the next page (startIndex or offset); if it is empty, this is all.",
             source,
-            here,
+            n_features,
         )
 
 
@@ -110,14 +112,14 @@ def warn_of_request(path: Path, read: int) -> None:
     """Warn if a zip of GeoServer has as many features (`read`) as its request allowed."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(REQUEST)]
-        asked = LIMIT.search(archive.read(names[0])[:LOOKED_AT].decode("utf-8", "replace")) if names else None
-    if asked and read >= int(asked[1]):
+        limit = LIMIT.search(archive.read(names[0])[:LOOKED_AT].decode("utf-8", "replace")) if names else None
+    if limit and read >= int(limit[1]):
         log.warning(
             "%s: %d features, the most that the request in its %s allows (%s): others may be missing. Leave that out.",
             path,
             read,
             REQUEST,
-            asked[0][1:],
+            limit[0][1:],
         )
 
 
@@ -139,12 +141,12 @@ def _head(start: str) -> dict[str, Any]:
 
 def _tail(end: str) -> dict[str, Any]:
     """Return the collection's members after its features: only the rest of the outermost object is JSON."""
-    rests = (parse_object("{" + end[match.end() :]) for match in AFTER_ARRAY.finditer(end))
-    return next((rest for rest in rests if rest), {})
+    objects = (parse_object("{" + end[match.end() :]) for match in AFTER_ARRAY.finditer(end))
+    return next((members for members in objects if members), {})
 
 
 def _members(collection: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of the collection's own members, and of those that tell of pages."""
+    """Yield name and value of the collection's own members, and of those that describe pages."""
     for name, value in collection.items():
         yield name, value
         if name in WITH_PAGES:

@@ -16,7 +16,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 
 NAMED = 5
-"""Offenders named in a message."""
+"""Largest number of features or files that a message names."""
 Objects = NDArray[np.object_]
 
 
@@ -30,10 +30,10 @@ class FeatureFilter:
     row: NDArray[np.intp]
     """(B,) rows of those that go on, counted from 0 in the file's order."""
     reasons: dict[str, list[int]] = field(default_factory=dict)
-    """Why features are left out -> their rows."""
+    """Reason for leaving out -> rows of the features."""
 
     @property
-    def kept_ids(self) -> Objects:
+    def remaining_ids(self) -> Objects:
         """Ids (B,) of the features that go on."""
         return self.ids[self.row]
 
@@ -42,25 +42,25 @@ class FeatureFilter:
         """Rows of the features left out, ascending."""
         return np.array(sorted(row for rows in self.reasons.values() for row in rows), np.intp)
 
-    def leave_out(self, why: Objects, advice: str) -> NDArray[np.bool_]:
+    def leave_out(self, reasons: Objects, advice: str) -> NDArray[np.bool_]:
         """Leave out the features with a reason (B,) other than None; return which (B,) go on.
 
         Raises:
             InputError: none is left; the message ends with the advice.
         """
-        keep = np.array([reason is None for reason in why], bool)
-        for row, reason in zip(self.row[~keep].tolist(), why[~keep], strict=True):
+        keep = np.array([reason is None for reason in reasons], bool)
+        for row, reason in zip(self.row[~keep].tolist(), reasons[~keep], strict=True):
             self.reasons.setdefault(reason, []).append(row)
         self.row = self.row[keep]
         if not len(self.row):
-            raise InputError(f"{self.path}: no footprint in it: {self._listed()}. {advice}")
+            raise InputError(f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}")
         return keep
 
     def name(self, bad: NDArray[np.bool_]) -> str:
         """Name the bad ones of the features that go on, as `name_features` does."""
         return name_features(self.row[bad], self.ids)
 
-    def tell(self) -> None:
+    def log_left_out(self) -> None:
         """Log one warning about all features left out, if any."""
         if self.reasons:
             log.warning(
@@ -68,11 +68,13 @@ class FeatureFilter:
                 self.path,
                 len(self.out),
                 len(self.out) + len(self.row),
-                self._listed(),
+                self._format_reasons(),
             )
 
-    def _listed(self) -> str:
-        return "; ".join(f"{len(rows)} {why} ({name_features(rows, self.ids)})" for why, rows in self.reasons.items())
+    def _format_reasons(self) -> str:
+        return "; ".join(
+            f"{len(rows)} {reason} ({name_features(rows, self.ids)})" for reason, rows in self.reasons.items()
+        )
 
 
 def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
@@ -81,22 +83,22 @@ def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
     return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
 
 
-def because(bad: NDArray[np.bool_], why: str) -> Objects:
-    """Return `why` for the bad ones (B,), None for the others, as `FeatureFilter.leave_out` takes it."""
-    return np.where(bad, np.array(why, object), np.array(None, object))
+def assign_reason(is_bad: NDArray[np.bool_], reason: str) -> Objects:
+    """Return the reason for the bad features (B,), and None for the others."""
+    return np.where(is_bad, np.array(reason, object), np.array(None, object))
 
 
 NAMES = ("building", "footprint", "pand", "gebaeude", "gebäude", "batiment", "bâtiment", "edific")
-"""What the name of a layer of footprints has in it."""
+"""Words in the names of layers of footprints."""
 POLYGONAL = ("polygon", "surface", "tin")
 ANY = ("unknown", "collection")
 """Kinds of geometry, as GDAL names them, that are or may be polygons."""
 
 
 KML = (".kml", ".kmz")
-"""Their layers are the folders of one drawing."""
+"""Suffixes of KML, of which the layers are the folders of one drawing."""
 NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!\d))|\d+")
-"""Of a tile; or (group 1) a year or day, which tells editions apart."""
+"""Number of a tile; or (group 1) a year or day, which distinguishes editions."""
 
 
 def are_parts(names: Sequence[str]) -> bool:
@@ -147,7 +149,7 @@ def name_alike(names: list[str]) -> list[str]:
     return [name for name in names if any(word in name.lower() for word in NAMES)]
 
 
-def first_of(path: Path, members: list[str]) -> str:
+def choose_member(path: Path, members: list[str]) -> str:
     """Return the file in a zip that is named as footprints, else the first; log a choice among several."""
     named = name_alike(members)
     chosen = named[0] if len(named) == 1 else members[0]
@@ -157,7 +159,7 @@ def first_of(path: Path, members: list[str]) -> str:
 
 
 OSM_LAYER = "multipolygons"
-"""Where GDAL puts closed ways and relations of OpenStreetMap."""
+"""Layer into which GDAL puts closed ways and relations of OpenStreetMap."""
 OSM_BUILDINGS = "building IS NOT NULL AND building <> 'no'"
 OSM_FILE = re.compile(r"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<osm[\s>]", re.DOTALL)
 OSM_START, OSM_START_WITHIN = "OSMHeader", 64

@@ -16,9 +16,11 @@ SHP, TABLES, INDEXES = ".shp", (".dbf", ".DBF"), (".shx", ".SHX")
 PARTS = (".dbf", ".shx", ".prj", ".cpg", ".sbn", ".sbx", ".qix")
 SHAPEFILE_START = b"\x00\x00\x27\x0a"
 SHAPEFILE_LENGTH = slice(24, 28)
-"""Where the header says how long the file is: words of 16 bits, big endian (ESRI, Shapefile Technical Description)."""
+"""Bytes of the header with the length of the file: words of 16 bits, big endian (ESRI, Shapefile
+Technical Description)."""
 INDEX_HEADER, INDEX_ROW, TABLE_COUNT = 100, 8, slice(4, 8)
-"""Bytes of a .shx before its rows, and of a row; where a .dbf says how many rows it has, little endian."""
+"""Bytes of a .shx before its rows, and of a row; bytes of a .dbf with its number of rows, little
+endian."""
 UTF_8 = "UTF-8"
 BYTES = "ISO-8859-1"
 """Encoding that reads each byte as a character, so that nothing is lost."""
@@ -45,8 +47,8 @@ def check_whole(path: Path, member: str | None = None) -> None:
     with shape.open() as stream:
         start = stream.read(SHAPEFILE_LENGTH.stop)
     if not start.startswith(SHAPEFILE_START) or len(start) < SHAPEFILE_LENGTH.stop:
-        return  # GDAL says that it is none
-    size, stated = _size(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
+        return  # GDAL reports that it is none
+    size, stated = _unpacked_bytes(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
     if size < stated:
         raise InputError(
             f"{shape}: cut off: {size:,} bytes found, its header says {stated:,}. Download it again; the buildings "
@@ -57,10 +59,10 @@ def check_whole(path: Path, member: str | None = None) -> None:
         name = PurePosixPath(member or path.name).with_suffix(TABLES[0]).name
         raise InputError(f"{shape}: its {name} is missing, which has the ids and all other columns. Put it beside it.")
     if index is None:
-        return  # GDAL says so
+        return  # GDAL reports it
     with table.open() as stream:
         rows = int.from_bytes(stream.read(TABLE_COUNT.stop)[TABLE_COUNT], "little")
-    outlines = (_size(index) - INDEX_HEADER) // INDEX_ROW
+    outlines = (_unpacked_bytes(index) - INDEX_HEADER) // INDEX_ROW
     if rows != outlines:
         raise InputError(
             f"{shape}: {outlines:,} outlines in its .shx and {rows:,} rows in its .dbf: one is cut off, or of another "
@@ -103,29 +105,29 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
     columns = [name for name in frame.select_dtypes(["object", "string"]) if name != "geometry"]
     cells = (text for name in columns for text in frame[name].unique() if isinstance(text, str))
     texts = [text.encode(BYTES) for text in (*map(str, frame.columns), *cells) if not text.isascii()]
-    whole, others = [], []
+    decoded, undecoded = [], []
     for text in texts:
         try:
-            whole.append(text.decode(UTF_8))
+            decoded.append(text.decode(UTF_8))
         except UnicodeDecodeError as error:
-            others.append((text, error.reason == "unexpected end of data"))
-    is_utf_8 = not others or (bool(whole) and all(is_cut for _, is_cut in others))
+            undecoded.append((text, error.reason == "unexpected end of data"))
+    is_utf_8 = not undecoded or (bool(decoded) and all(is_cut for _, is_cut in undecoded))
     if language and not is_utf_8:
         return None
-    if language and whole:
+    if language and decoded:
         log.warning(
             "%s: its .dbf states another code page (language %d), but its texts are UTF-8, and read as that: %r. If "
             "that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
             path,
             language,
-            whole[0][:40],
+            decoded[0][:40],
         )
     if not is_utf_8:
         log.warning(
             "%s: its texts are not in UTF-8, and the file does not state their encoding: %r is read as Windows-1252. "
             "If that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
             path,
-            others[0][0].decode(WESTERN, "replace")[:40],
+            undecoded[0][0].decode(WESTERN, "replace")[:40],
         )
 
     def decode(text: object) -> object:
@@ -142,7 +144,7 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
     return frame
 
 
-def _size(part: CsvFile) -> int:
+def _unpacked_bytes(part: CsvFile) -> int:
     """Return the size of a file or a member of a zip, unpacked, in bytes."""
     if part.member is None:
         return part.path.stat().st_size

@@ -20,14 +20,14 @@ from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.foreign import OF_TILES, UNPACK, check_finished, describe_archive, kind_of, what_else
 from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
-from plumbline.sources.footprints.selection import NAMED, are_parts, first_of
+from plumbline.sources.footprints.selection import NAMED, are_parts, choose_member
 from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
 
 LOOKED_AT = 2**16
-"""`crs` stands before the features, or after them: in the first or last so many bytes."""
+"""Bytes at the beginning and the end of a file in which `crs` is looked for."""
 CHUNK_BYTES = 2**22
 SEPARATOR = "\x1e\r\n \t"
-"""What may stand before a feature: white space, and the separator of RFC 8142."""
+"""Characters that may precede a feature: white space, and the separator of RFC 8142."""
 WHOLE_TURN = 360.0
 CRS_MEMBER = re.compile(r'"crs"\s*:')
 
@@ -51,8 +51,8 @@ class Ends(NamedTuple):
     @property
     def is_lines(self) -> bool:
         """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
-        first, _, rest = self.start.lstrip(SEPARATOR).partition("\n")
-        return rest.lstrip(SEPARATOR).startswith("{") and (parse_object(first) or {}).get("type") == "Feature"
+        first, _, further = self.start.lstrip(SEPARATOR).partition("\n")
+        return further.lstrip(SEPARATOR).startswith("{") and (parse_object(first) or {}).get("type") == "Feature"
 
     @property
     def has_whole_outline(self) -> bool:
@@ -92,11 +92,11 @@ def parse_object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
-    """Refuse a GeoJSON if its `crs` differs from `taken`, the CRS that GDAL reads.
+def check_named_crs(path: Path, ends: Ends, read: pyproj.CRS | None) -> None:
+    """Refuse a GeoJSON if its `crs` differs from `read`, the CRS that GDAL reads.
 
     Raises:
-        InputError: the `crs` is not understood; the message has what stands there.
+        InputError: the `crs` is not understood; the message quotes it.
     """
     stated = _named_crs(ends)
     if stated is None:
@@ -106,7 +106,7 @@ def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
         named = pyproj.CRS.from_user_input(str(properties["name"]) if isinstance(properties, dict) else "")
     except (KeyError, pyproj.exceptions.CRSError):
         named = None
-    if named is None or taken is None or named.is_projected != taken.is_projected:
+    if named is None or read is None or named.is_projected != read.is_projected:
         raise InputError(
             f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name such as "
             '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove it where the '
@@ -115,12 +115,12 @@ def check_named_crs(path: Path, ends: Ends, taken: pyproj.CRS | None) -> None:
 
 
 def assumes_crs(ends: Ends | None) -> bool:
-    """Return whether a file is a GeoJSON without `crs`, for which GDAL says WGS 84."""
+    """Return whether a file is a GeoJSON without `crs`, for which GDAL assumes WGS 84."""
     return ends is not None and ends.is_json and _named_crs(ends) is None
 
 
 def are_degrees(geometry: NDArray[np.object_]) -> bool:
-    """Return whether most coordinates (N,) may be degrees, counted from -180 or 0, whichever stands first."""
+    """Return whether most coordinates (N,) may be degrees from -180 or 0, in any order of axes."""
     places = shapely.get_coordinates(geometry)
     return not len(places) or bool((np.nanmedian(np.abs(places), axis=0) <= WHOLE_TURN).all())
 
@@ -137,8 +137,8 @@ def _named_crs(ends: Ends) -> Any:
                 return json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0]
             except ValueError:
                 return ends.start[match.end() :][:80]
-    rests = (parse_object("{" + ends.end[match.start() :]) for match in CRS_MEMBER.finditer(ends.end))
-    return next((rest["crs"] for rest in rests if rest is not None), None)
+    tails = (parse_object("{" + ends.end[match.start() :]) for match in CRS_MEMBER.finditer(ends.end))
+    return next((members["crs"] for members in tails if members is not None), None)
 
 
 GEODATABASE, GDBTABLE = ".gdb", ".gdbtable"
@@ -161,14 +161,14 @@ ZIPPED_SUFFIXES = (
     ".csv",
     ".xml",
 )
-"""Of files to look for in a zip, the likelier first; .xml often describes another."""
+"""Suffixes of files to look for in a zip, the likelier first; .xml often describes another file."""
 FILE_SUFFIXES = (*(suffix for suffix in ZIPPED_SUFFIXES if suffix not in (GDBTABLE, ".csv", ".xml")), ".kmz")
-"""Of files that are footprints by their name; of a table, the content decides."""
+"""Suffixes of files that are footprints by their name; of a table, the content decides."""
 FOLDER_SUFFIXES = (GDBTABLE, SHP, ".tab")
-"""Of files in a folder that is read as one: a file geodatabase, a Shapefile, MapInfo's tables."""
+"""Suffixes of files in a folder that is read as one: geodatabase, Shapefiles, MapInfo."""
 TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
-"""Tells GDAL that each line is a feature, whatever the name says: Microsoft's footprints are named `.csv.gz`."""
+"""Prefix by which GDAL reads each line as a feature: Microsoft's footprints are named `.csv.gz`."""
 
 
 class Source(NamedTuple):
@@ -177,9 +177,9 @@ class Source(NamedTuple):
     name: str
     ends: Ends | None
     language: int | None = None
-    """Of a Shapefile whose texts may be in any encoding; see `find_language`."""
+    """Language driver of a Shapefile with texts in any encoding; see `find_language`."""
     content: CsvFile | None = None
-    """What gives its bytes; None of a folder."""
+    """File with its bytes; None of a folder."""
 
 
 class Piece(NamedTuple):
@@ -187,7 +187,7 @@ class Piece(NamedTuple):
 
     path: Path
     member: str | None = None
-    """Of a zip; None: the likeliest."""
+    """Name of a file in the zip; None: the likeliest."""
 
 
 def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
@@ -209,7 +209,7 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
             return [Piece(path, name) for name in members]
     if not path.is_dir() or is_read_as_one(path):
         return [Piece(path)]
-    parts = _listed(path)
+    parts = _list_files(path)
     if are_parts([part.name for part in parts]):
         log.warning("%s: its parts %s are read as one.", path, ", ".join(part.name for part in parts[:NAMED]))
         return [Piece(part) for part in parts]
@@ -224,7 +224,7 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
 
 def is_folder_of_parts(path: Path) -> bool:
     """Return whether a folder holds numbered parts, of footprints or, in csv or zip, perhaps of points."""
-    return are_parts([file.name for file in _listed(path)])
+    return are_parts([file.name for file in _list_files(path)])
 
 
 def is_read_as_one(path: Path) -> bool:
@@ -232,7 +232,7 @@ def is_read_as_one(path: Path) -> bool:
     return any(file.suffix.lower() in FOLDER_SUFFIXES and not file.name.startswith(".") for file in path.iterdir())
 
 
-def _listed(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     """Return the files of a folder that may be footprints, packed or not, by name."""
     wanted = (*FILE_SUFFIXES, ".csv", ".zip")
     files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
@@ -274,7 +274,7 @@ def find_source(path: Path, member: str | None = None) -> Source:
     if (kind := kind_of(start) or "").endswith("archive"):
         raise InputError(f"{path}: {kind}. {UNPACK}.")
     if start.startswith(ZIP_START):
-        member = member or first_of(path, _likeliest(path))
+        member = member or choose_member(path, _likeliest(path))
         if is_geodatabase(member):
             return Source(gdal_name(path, member).rstrip("/."), None)
         if _suffix(member) == GEOPACKAGE:
@@ -311,9 +311,9 @@ def _likeliest(path: Path) -> list[str]:
         dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
     )
     if not members or describe_archive(zip_members(path)).startswith("It is"):
-        held = ", ".join(zip_members(path)[:NAMED]) or "nothing"
+        names = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
-            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {held}. "
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {names}. "
             + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints.")
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]

@@ -39,14 +39,14 @@ GEO = b"geo"
 EXTENSION_ABOUT = b"ARROW:extension:metadata"
 """Key of GeoArrow's metadata of a column."""
 GOOGLE = {"latitude", "longitude", "area_in_meters", "confidence", "full_plus_code"}
-"""Columns of Google Open Buildings, whose documentation says WGS 84 (EPSG:4326)."""
+"""Columns of Google Open Buildings, in WGS 84 (EPSG:4326) by its documentation."""
 GOOGLE_CRS = "EPSG:4326"
 GEOMETRY_NAMES = ("geometry", "geom", "wkb_geometry", "the_geom", "wkb", "wkt", "shape")
 BLOCK_BYTES = 2**23
-"""Of a csv read at a time; a row, with its outline, must fit."""
+"""Bytes of a csv read at a time; a row, with its outline, must fit."""
 BATCH_ROWS = 2**16
 SAMPLE = 1000
-"""Footprints by which metres are told from degrees."""
+"""Number of footprints by which degrees are distinguished from metres."""
 POLYGONAL = 2
 """Dimensions of a polygon."""
 
@@ -132,7 +132,7 @@ def states_crs(path: Path) -> bool:
 
 
 def _describe_outlines(dataset: pa_dataset.Dataset) -> dict[str, Any] | None:
-    """Return what GeoParquet's metadata say of the column of outlines, and its `name`; None without metadata."""
+    """Return GeoParquet's metadata of the column of outlines and its `name`; None without any."""
     about = json.loads((dataset.schema.metadata or {}).get(GEO, b"null"))
     return about and {**about["columns"][about["primary_column"]], "name": about["primary_column"]}
 
@@ -140,16 +140,16 @@ def _describe_outlines(dataset: pa_dataset.Dataset) -> dict[str, Any] | None:
 def _find_default_crs(dataset: pa_dataset.Dataset, column: str, stated: str | None) -> str | None:
     """Return the CRS of a GeoParquet that names none: degrees, as the format has it, unless they cannot be."""
     first = next(dataset.to_batches(columns=[column], batch_size=SAMPLE), None)
-    shapes = _storage(first[column]) if first is not None else pa.array([], pa.binary())
+    shapes = _plain_array(first[column]) if first is not None else pa.array([], pa.binary())
     is_wkb = pa.types.is_binary(shapes.type) or pa.types.is_large_binary(shapes.type)
-    return GLOBE if not is_wkb or are_degrees(_from_bytes(shapes)) else stated
+    return GLOBE if not is_wkb or are_degrees(_parse_bytes(shapes)) else stated
 
 
 def _with_index(frame: pd.DataFrame) -> pd.DataFrame:
     """Move the named levels of the index to columns: many programs store ids as the index."""
     names = [name for name in frame.index.names if name not in (None, "geometry", *frame.columns)]
-    for place, name in enumerate(names):
-        frame.insert(place, name, frame.index.get_level_values(name).to_numpy())
+    for position, name in enumerate(names):
+        frame.insert(position, name, frame.index.get_level_values(name).to_numpy())
     return frame
 
 
@@ -169,7 +169,7 @@ def _collect(
     source: str, batches: Iterable[pa.RecordBatch], crs: str | None, area: Area | None
 ) -> geopandas.GeoDataFrame:
     column: str | None = None
-    parse: Parse = _from_text
+    parse: Parse = _parse_text
     crs_of_rows, parts, shapes = crs, [], []
     for batch in batches:
         if not batch.num_rows:
@@ -177,8 +177,8 @@ def _collect(
         if column is None:
             column, parse = _geometry_column(source, batch)
             crs_of_rows = crs = _crs_of_field(batch.schema.field(column)) or crs
-        geometry = parse(_storage(batch[column]))
-        crs_of_rows = _agree(source, column, geometry, crs_of_rows, crs_of_rows is crs)
+        geometry = parse(_plain_array(batch[column]))
+        crs_of_rows = _find_crs_of_rows(source, column, geometry, crs_of_rows, crs_of_rows is crs)
         bounds = area.bounds_in(pyproj.CRS(crs_of_rows)) if area is not None and crs_of_rows else None
         rows = np.arange(len(geometry)) if bounds is None else np.flatnonzero(touching(geometry, bounds))
         parts.append(batch.drop_columns([column]).take(pa.array(rows)))
@@ -196,8 +196,8 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
     parsers: dict[str, Parse] = {}
     flat: list[str] = []
     for field in batch.schema:
-        first = next((value for value in _storage(batch[field.name]).drop_null().to_pylist() if value), None)
-        parse = _from_text if isinstance(first, str) and OUTLINE.match(first) else _from_bytes
+        first = next((value for value in _plain_array(batch[field.name]).drop_null().to_pylist() if value), None)
+        parse = _parse_text if isinstance(first, str) and OUTLINE.match(first) else _parse_bytes
         shape = parse(pa.array([first]))[0] if isinstance(first, str | bytes) else None
         if shape is not None:
             parsers[field.name] = parse
@@ -215,7 +215,7 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
     return names[0], parsers[names[0]]
 
 
-def _from_text(values: pa.Array) -> NDArray[np.object_]:
+def _parse_text(values: pa.Array) -> NDArray[np.object_]:
     texts = ["" if text is None else text for text in values.to_pylist()]
     stated = [EWKT.match(text) for text in texts]
     bare = np.array([text[srid.end() if srid else 0 :] for text, srid in zip(texts, stated, strict=True)], object)
@@ -223,11 +223,13 @@ def _from_text(values: pa.Array) -> NDArray[np.object_]:
     return np.asarray(shapely.set_srid(shapes, [int(srid[1]) if srid else 0 for srid in stated]), object)
 
 
-def _from_bytes(values: pa.Array) -> NDArray[np.object_]:
+def _parse_bytes(values: pa.Array) -> NDArray[np.object_]:
     return np.asarray(shapely.from_wkb(np.array(values.to_pylist(), object), on_invalid="ignore"), object)
 
 
-def _agree(source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool) -> str | None:
+def _find_crs_of_rows(
+    source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool
+) -> str | None:
     """Return the CRS in outlines of EWKT or EWKB, else `crs`, from the user or from earlier rows."""
     numbers = set(shapely.get_srid(geometry[~shapely.is_missing(geometry)]).tolist()) - {0}
     try:
@@ -240,5 +242,5 @@ def _agree(source: str, column: str, geometry: NDArray[np.object_], crs: str | N
     return names[0] if names else crs
 
 
-def _storage(values: pa.Array) -> pa.Array:
+def _plain_array(values: pa.Array) -> pa.Array:
     return values.storage if isinstance(values, pa.ExtensionArray) else values

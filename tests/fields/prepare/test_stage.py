@@ -1,0 +1,26 @@
+"""The stage `prepare`: scenes that cannot be read are refused by name."""
+
+import numpy as np
+import pytest
+
+from plumbline.core.errors import InputError
+from plumbline.fields.prepare.stage import prepare
+from plumbline.params.fields import PrepareFields
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "no array", "one dimension"])
+def test_a_damaged_or_missing_truth_is_refused_with_its_path(tmp_path, monkeypatch, damage):
+    monkeypatch.chdir(tmp_path)
+    scene = tmp_path / "ingest" / "plain-00000"
+    scene.mkdir(parents=True)
+    truth, edges = scene / "truth.npz", {"left": 0.0, "top": 0.0, "cell_m": 10.0}
+    up_mm = np.zeros(32 if damage == "one dimension" else (32, 32))
+    maps = {"up_mm": up_mm} if damage == "no array" else {"up_mm": up_mm, "east_mm": up_mm}
+    np.savez_compressed(truth, **maps, **edges)
+    if damage == "missing":
+        truth.unlink()
+    if damage in ("empty", "cut"):
+        truth.write_bytes(b"" if damage == "empty" else truth.read_bytes()[:-40])
+    with pytest.raises(InputError, match=r"plain-00000.truth\.npz: .*\bplumbline ingest\b"):
+        prepare(tmp_path / "ingest", PrepareFields(), tmp_path / "prepare", workers=1)
+    assert not (tmp_path / "prepare").exists()
