@@ -51,9 +51,11 @@ def main() -> int:
     paths = sorted(path for folder in FOLDERS for path in Path(folder).rglob("*.py") if path != CONSOLE)
     trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in paths}
     names = error_names(trees.values())
-    found = [f"{path}:{line}: {fault}" for path, tree in trees.items() for line, fault in sorted(faults(tree, names))]
-    print("\n".join(found))
-    return int(bool(found))
+    findings = [
+        f"{path}:{line}: {fault}" for path, tree in trees.items() for line, fault in sorted(faults(tree, names))
+    ]
+    print("\n".join(findings))
+    return int(bool(findings))
 
 
 if __name__ == "__main__":

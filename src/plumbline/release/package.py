@@ -111,7 +111,7 @@ RECORDED = ("train", "compress")
 
 
 def package(
-    prepared: Path, exported: Path, validated: Path, gated: Path, approved: Path, params: Params, out: Path
+    prepared: Path, exported: Path, validated: Path, gated: Path, approved: Path, *, params: Params, out: Path
 ) -> None:
     """Write the model package of what the stage `approve` approved.
 

@@ -1,4 +1,4 @@
-"""Draw what lies along a line: points, a field and buildings, as SVG."""
+"""Draw points, a field and buildings along a line, as SVG."""
 
 from __future__ import annotations
 
