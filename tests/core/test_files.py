@@ -309,7 +309,7 @@ def test_a_full_disk_is_found_behind_what_was_made_of_it():
     made.__context__ = full  # raised while it was handled
     assert str(unwritten(made)).startswith("runs/last.ckpt: could not be written (No space left on device). Make room")
     assert str(unwritten(RuntimeError("(OperationalError) database or disk is full [SQL: …"))).startswith(
-        "a disk takes no more (database or disk is full). Make room"
+        "a disk cannot be written to (database or disk is full). Make room"
     )
 
 

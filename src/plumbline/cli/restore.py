@@ -76,10 +76,10 @@ def restore(
         raise InputError("--buildings and --buildings-output: give both, or neither.", key="option.half_of_pair")
     if buildings_output is not None and buildings_output.suffix.lower() not in TABLES:
         raise InputError(
-            f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.", key="output.unknown_suffix"
+            f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.", key="output.other_format"
         )
     if areas is not None and areas.suffix.lower() not in AREAS:
-        raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.", key="output.unknown_suffix")
+        raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.", key="output.other_format")
     from plumbline.fields.restore.field import parse_box
     from plumbline.fields.restore.plan import RestoreOptions
     from plumbline.fields.restore.restore import restore as run
@@ -134,6 +134,6 @@ def merge(
 
     if output.suffix != ".onnx":
         raise InputError(
-            f"--output {output}: an ONNX file is written; give a name that ends in .onnx.", key="output.unknown_suffix"
+            f"--output {output}: an ONNX file is written; give a name that ends in .onnx.", key="output.other_format"
         )
     merge_adapters(resolve_fields(model), adapter, output)

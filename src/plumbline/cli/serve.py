@@ -232,7 +232,7 @@ def score(
         )
     if outcome.aside:
         raise InputError(
-            f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {values.score.out}.",
+            f"set aside: {', '.join(outcome.aside)}. The reasons are above, and in {values.score.out}.",
             key="delivery.set_aside",
         )
 

@@ -66,7 +66,7 @@ def check_place(path: Path) -> None:
             raise InputError(f"{path}: is a file. Give the name of a folder.", key="output.is_a_file")
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError(
-            f"{path}: is the folder that this was started in, or one around it. Give the name of another.",
+            f"{path}: is the working directory, or contains it. Give the name of another folder.",
             key="output.working_folder",
         )
 
@@ -133,9 +133,11 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
         return None
     file, reason = refusal
     place = file or path
-    subject = f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk takes no more"
+    subject = (
+        f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk cannot be written to"
+    )
     return NotWritable(
-        f"{subject} ({reason}). Make room on that disk, or let it be written to, and run the same again.",
+        f"{subject} ({reason}). Make room on that disk, or make it writable, and run the command again.",
         key="disk.full",
     )
 
@@ -146,7 +148,7 @@ def forbidden(error: Exception) -> InputError | None:
         return None
     place = given_name(Path(os.fsdecode(error.filename)))
     return InputError(
-        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Open it to who runs this, or give another.",
+        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Give this user access to it, or name another.",
         key="file.permission_denied",
     )
 

@@ -44,14 +44,14 @@ def check_closed(path: Path) -> None:
             why = str(error)
     sidecars = _beside(path)
     if is_held:
-        sign = f"{sidecars[0].name} lies beside it" if sidecars else "it is writing"
+        sign = f"{sidecars[0].name} is beside it" if sidecars else "it is writing"
         raise InputError(
             f"{path}: is open in another program ({sign}). Close it there, or give another output.",
             key="geopackage.open_elsewhere",
         )
     if sidecars and why:
         raise InputError(
-            f"{sidecars[0]}: was left beside a file that cannot be opened ({why}), and would be laid over a new one. "
+            f"{sidecars[0]}: belongs to a file that cannot be opened ({why}), and would spoil a new one. "
             "Remove it, or give another output.",
             key="geopackage.foreign_sidecar",
         )
@@ -105,8 +105,8 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
             header = stream.read(MODE + 1)
         if header[MODE:] == IN_WAL and not beside.is_file():
             warn(
-                "%s: seems copied while a program had it open: what that kept in %s is missing. Close it there, and "
-                "copy it again.",
+                "%s: was probably copied while a program had it open: its latest changes, in %s, are missing. "
+                "Close it there, and copy it again.",
                 path,
                 beside.name,
                 key="geopackage.changes_missing",

@@ -162,12 +162,12 @@ class Product(Section):
         return [
             (
                 self.format == "profiles" and self.profiles is None,
-                "format profiles needs profiles, which say what the rows do not",
+                "format profiles needs profiles, with what the rows lack",
                 "profiles.missing",
             ),
             (
                 self.profiles is not None and (self.format or "profiles") != "profiles",
-                f"profiles say what profile rows do not; format {self.format} does not use them",
+                f"profiles describe profile rows; format {self.format} does not use them",
                 "profiles.other_format",
             ),
             (
@@ -187,7 +187,7 @@ class Product(Section):
             ),
             (
                 self.format == "columns" and not self.columns,
-                "format columns needs columns, which say what is what in the file",
+                "format columns needs columns, with the names of the columns in the file",
                 "columns.missing",
             ),
             *(self._table_checks() if self.columns else ()),

@@ -97,7 +97,7 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     unknown = sorted(map(str, set(content) - sections)) if isinstance(content, dict) else ["its content"]
     if unknown:
         raise InputError(
-            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not say stands "
+            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not contain is set "
             "under ingest, products (docs/formats.md).",
             key="params.unknown_section",
         )
@@ -140,7 +140,7 @@ class _EachKeyOnce(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in keys:
-                    problem = f"{key.value!r} stands twice; write what both say under one"
+                    problem = f"{key.value!r} occurs twice; write both values under one key"
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 keys.add((key.tag, key.value))
         return node

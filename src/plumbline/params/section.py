@@ -39,7 +39,7 @@ class Section(BaseModel):
         among = _leaves(kind) & {int, float} and any(isinstance(item, bool) for item in held)
         if among or (isinstance(value, bool) and kind not in (bool, str)):
             raise PydanticCustomError(
-                "params.yes_or_no", "neither yes nor no is meant here. Give a value as the documentation has it"
+                "params.yes_or_no", "yes and no are no values here. Give a value as in the documentation"
             )
         return value
 

@@ -149,7 +149,7 @@ class Alarm(Section):
         return [
             (
                 is_beyond(self.bound, self.limit),
-                f"ends {self.bound:g} lies {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
+                f"ends {self.bound:g} is {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
                 "would end as it begins. Give the limit, or a number on its harmless side",
                 "alarm.ends_beyond_limit",
             ),

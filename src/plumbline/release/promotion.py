@@ -86,7 +86,7 @@ def _passed(package: Path) -> PackageManifest:
     if manifest.gate.get("verdict") != "pass":
         raise GateRefused(
             f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'.",
-            key="package.gate_not_passed",
+            key="gate.not_passed",
         )
     check_format(manifest.gate, package / MANIFEST)
     return manifest

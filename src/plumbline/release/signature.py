@@ -80,7 +80,7 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
     except Exception as error:  # whatever stops the check, the package is refused
         reason = " ".join(str(error).split())[:500] or type(error).__name__
         raise SignatureRefused(
-            f"{package}: not as the owner of {key} signed it: {reason}. Get the package and its signature again. {HOW}",
+            f"{package}: differs from what the owner of {key} signed: {reason}. Get it and its signature again. {HOW}",
             key="signature.mismatch",
         ) from error
 
