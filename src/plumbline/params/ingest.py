@@ -183,7 +183,7 @@ class Product(Section):
             (
                 not self.columns and (self.incidence_deg is None) != (self.heading_deg is None),
                 "incidence_deg and heading_deg go together",
-                "line_of_sight.half_given",
+                "sight.half_given",
             ),
             (
                 self.format == "columns" and not self.columns,
@@ -229,7 +229,7 @@ class Product(Section):
                 (len(vector), ways) not in ((3, [0, 0]), (0, [1, 1])),
                 "the line of sight is needed once: columns los_east, los_north and los_up, or an incidence (column or "
                 "incidence_deg) and a heading (column or heading_deg)",
-                "columns.line_of_sight_not_given_once",
+                "sight.not_given_once",
             ),
             (
                 {"incidence", "heading"} & has and (self.units is None or self.units.angle is None),
