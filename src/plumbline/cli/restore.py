@@ -96,12 +96,12 @@ def restore(
         output,
         restore_options,
         make_reading(options, params),
-        buildings,
-        buildings_output,
-        picture,
-        workers,
-        areas,
-        yearly,
+        buildings=buildings,
+        buildings_output=buildings_output,
+        picture=picture,
+        workers=workers,
+        areas=areas,
+        yearly=yearly,
     )
 
 

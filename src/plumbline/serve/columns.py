@@ -81,7 +81,7 @@ DECLARED = (
         "judgement",
         "Most probable quadrant",
         "Quarter of the building's own plan that most probably has the largest strain, if it is damaged; NE is the one "
-        "whose walls face most nearly north and east. "
+        "with the walls that face most nearly north and east. "
         f"Read it where p_damaged is {SURE_DAMAGE} or more.",
     ),
     AnswerColumn(
@@ -177,8 +177,8 @@ DECLARED = (
         "float64",
         "judgement",
         "Share of damaged buildings that is assumed",
-        "Share of damaged buildings that the probabilities stand for, estimated or given; "
-        "where damage gathers, the building's own.",
+        "Share of damaged buildings for which the probabilities hold, estimated or given; "
+        "in clusters of damage, the share there.",
         unit="0-1",
         decimals=5,
     ),
@@ -320,8 +320,8 @@ DECLARED = (
         "whole",
         "Smallest severity that its points could show",
         "Smallest severity that the points alone show in 9 of 10 cases at best. From 3 up, or where it is empty, "
-        "category 0 says little: "
-        "a smaller severity rests on the buildings of the training.",
+        "category 0 shows little: "
+        "smaller severities rest on the training alone.",
         unit="permille",
     ),
     AnswerColumn("model_version", "str", "building", "Version of the model", "Hash of the model package."),

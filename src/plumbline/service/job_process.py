@@ -155,14 +155,14 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     )
     note_progress(folder, "read", 0, 1)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(points, Path(task["package"]), options, reading, partial(_check_size, task=task))
+        plan = plan_windows(points, Path(task["package"]), options, reading, accept=partial(_check_size, task=task))
         note_progress(folder, STAGE, 0, len(plan.jobs))
         restore_windows(plan.jobs)
         if buildings is not None:
             for suffix in SUFFIXES:
                 write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)
         picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
-        finish(plan, folder / RESULTS / FIELD, None, None, picture)
+        finish(plan, folder / RESULTS / FIELD, picture=picture)
     _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))
 
 

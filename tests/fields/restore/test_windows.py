@@ -78,7 +78,8 @@ def test_a_field_is_a_cloud_optimized_geotiff(tmp_path):
     rasterio = pytest.importorskip("rasterio")
     grid = Grid(4_321_000.0, 3_210_000.0, 10.0, 1100, 700)
     (tmp_path / "work").mkdir()
-    write_cog(stepped, ["up_mm", "east_mm"], grid, "EPSG:3035", {"A": "b"}, tmp_path / "work", tmp_path / "f.tif")
+    place = {"crs": "EPSG:3035", "work": tmp_path / "work", "out": tmp_path / "f.tif"}
+    write_cog(stepped, ["up_mm", "east_mm"], grid, tags={"A": "b"}, **place)
     with rasterio.open(tmp_path / "f.tif") as read:
         assert read.driver == "GTiff"
         assert read.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"

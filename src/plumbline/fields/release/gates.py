@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.fields.model.scores import METRICS, Figures, paired, ratio_bound
@@ -44,7 +44,10 @@ def gate(validated: Path, params: FieldGates, out: Path) -> None:
     with atomic_folder(out) as folder:
         write_json(folder / GATE, verdict)
     for rule in verdict["rules"]:
-        (log.info if rule["passed"] else log.warning)("%s: %s", "met" if rule["passed"] else "not met", rule["text"])
+        if rule["passed"]:
+            log.info("met: %s", rule["text"])
+        else:
+            warn("not met: %s", rule["text"], key="gate.rule_failed")
     log.info("gate: %s", verdict["verdict"])
 
 
@@ -61,9 +64,11 @@ def read_scenes(path: Path) -> dict[str, dict[str, list[Figures]]]:
                 figures = {metric: float(row[metric]) for metric in METRICS}
                 table.setdefault(row["slice"], {}).setdefault(row["model"], []).append(figures)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run `plumbline validate` first.") from None
+        raise InputError(f"{path}: no such file. Run `plumbline validate` first.", key="file.missing") from None
     except (KeyError, TypeError, ValueError, csv.Error) as error:
-        raise InputError(f"{path}: unreadable figures ({error}). Run `plumbline validate` again.") from None
+        raise InputError(
+            f"{path}: unreadable figures ({error}). Run `plumbline validate` again.", key="figures.unreadable"
+        ) from None
     return table
 
 

@@ -208,7 +208,10 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
     """
     scenes = load_scenes(prepared / "tune").of_domain("plain")
     if not len(scenes):
-        raise InputError(f"{prepared / 'tune'}: no plain scene to try numbers of steps on. Simulate more.")
+        raise InputError(
+            f"{prepared / 'tune'}: no plain scene to try numbers of steps on. Simulate more.",
+            key="split.no_plain_scene",
+        )
     scenes = scenes.take(range(min(SCENES, len(scenes))))
     model, spread = TorchDenoiser(load_denoiser(trained)), read_spread(trained / SPREAD)
     rows = []
@@ -219,7 +222,10 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
         figures = restore_scenes(model, spread, scenes, settings, f"{steps} steps")
         restored = [row for row in figures if not np.isnan(row["rmse_mm"])]
         if not restored:
-            raise InputError(f"{prepared / 'tune'}: no plain scene with a point near its middle. Simulate more.")
+            raise InputError(
+                f"{prepared / 'tune'}: no plain scene with a point near its middle. Simulate more.",
+                key="scenes.no_near_point",
+            )
         rows.append({"steps": steps, **{name: float(np.mean([row[name] for row in restored])) for name in restored[0]}})
     limit = (1 + params.compress.max_loss) * rows[-1]["rmse_mm"]
     fewest = next(row["steps"] for row in rows if row["rmse_mm"] <= limit)

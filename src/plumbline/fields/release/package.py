@@ -48,9 +48,15 @@ class FieldModel:
             conditions = tuple(spec["conditions"])
         except Exception as error:  # protobuf, JSON and missing keys raise different classes
             detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"{path}: not readable as a denoiser of fields ({detail}).") from None
+            raise InputError(
+                f"{path}: not readable as a denoiser of fields ({detail}).", key="network.unreadable"
+            ) from None
         if conditions != CHANNELS:
-            raise OtherVersion(f"{path}: made for other conditions than this version of Plumbline describes.")
+            raise OtherVersion(
+                f"{path}: made for other conditions than this version of Plumbline describes. Get a package of this "
+                "version.",
+                key="network.other_conditions",
+            )
         add_adapters(model, adapters)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
@@ -62,9 +68,12 @@ class FieldModel:
                 model.SerializeToString(), options, providers=[provider], enable_fallback=0
             )
         except Exception as error:
-            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).") from None
+            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.not_opened") from None
         if self._session.get_providers()[0] != provider:
-            raise InputError(f"{path}: {provider} did not start. Its libraries are missing or of another version.")
+            raise InputError(
+                f"{path}: {provider} did not start. Its libraries are missing or of another version.",
+                key="onnx.provider_not_started",
+            )
 
     def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all samples."""
@@ -133,7 +142,10 @@ def verify_fields(folder: Path) -> FieldManifest:
     """
     family = family_of(folder)
     if family != FAMILY:
-        raise InputError(f"{folder}: a package of {family}, which restores no fields. Give one of {FAMILY}.")
+        raise InputError(
+            f"{folder}: a package of {family}, which restores no fields. Give one of {FAMILY}.",
+            key="package.other_family",
+        )
     return verify_folder(folder, FieldManifest)
 
 
@@ -175,5 +187,8 @@ def _find_adapters(folder: Path, adapters: Sequence[str]) -> list[Weighted]:
     chosen = parse_adapters(adapters)
     for name, _ in chosen:
         if name not in available:
-            raise InputError(f"--adapter {name}: no such adapter in {folder}; in it: {', '.join(available) or 'none'}.")
+            raise InputError(
+                f"--adapter {name}: no such adapter in {folder}; in it: {', '.join(available) or 'none'}.",
+                key="adapter.missing",
+            )
     return [(folder / ADAPTERS / name, weight) for name, weight in chosen]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import GateRefused, InputError, OtherVersion
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.package import write_folder
@@ -120,7 +120,9 @@ def by_domain(test: SceneSet, params: RestorationParams) -> dict[str, SceneSet]:
         InputError: there is none.
     """
     if not len(test):
-        raise InputError("prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.")
+        raise InputError(
+            "prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.", key="split.empty"
+        )
     parts = {}
     for domain in DOMAINS:
         scenes = test.of_domain(domain)
@@ -181,7 +183,9 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
         InputError: a package is damaged, or the scenes are not those that the candidate was validated on.
     """
     if sha256_folder(prepared / "test") != verify_fields(candidate).hashes.get("test_data"):
-        raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
+        raise InputError(
+            f"{prepared / 'test'}: not the test data that {candidate} was validated on.", key="package.other_test_data"
+        )
     parts, settings = by_domain(load_scenes(prepared / "test"), params), settings_of(params)
     rules = [rule for rule in params.gate.rules if rule.max_ratio_to == CHAMPION]
     opened = {"fp16": open_fields(candidate)}
@@ -189,7 +193,11 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     try:
         opened[CHAMPION] = open_fields(champion)
     except OtherVersion as error:  # it cannot serve either
-        log.warning("The champion is of another version of Plumbline; it is replaced without a comparison: %s", error)
+        warn(
+            "The champion is of another version of Plumbline; it is replaced without a comparison: %s",
+            error,
+            key="champion.other_version",
+        )
         rules, parts = [], {}
     figures = {
         name: [
@@ -202,7 +210,9 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     gate = evaluate(rules, {ALL: figures}, {}, params.gate)
     if not rules:
         if parts:
-            log.warning("No rule compares with the champion; it is replaced without a comparison.")
+            warn(
+                "No rule compares with the champion; it is replaced without a comparison.", key="champion.not_compared"
+            )
         gate["verdict"] = "not compared"
     rows = [
         {"model": name, "scene": number, **row}
@@ -214,7 +224,9 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
         if rows:
             write_csv(rows, folder / SCENES)
     if gate["verdict"] == "fail":
-        raise GateRefused(f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.")
+        raise GateRefused(
+            f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.", key="champion.rule_failed"
+        )
     return out
 
 
@@ -270,13 +282,18 @@ def package_files(exported: Path, gate: Mapping[str, Any]) -> dict[str, Path]:
     judged = {rule["slice"] for rule in gate["rules"] if rule["metric"] in METRICS}
     for name in adapters_in(exported):
         if f"adapter:{name}" not in judged:
-            log.warning("adapter %s: not shipped, because no rule of gate.rules has the slice adapter:%s", name, name)
+            warn(
+                "adapter %s: not shipped, because no rule of gate.rules has the slice adapter:%s",
+                name,
+                name,
+                key="adapter.not_judged",
+            )
             continue
         for end in (CONFIG, WEIGHTS, SPREAD):
             files[f"{ADAPTERS}/{name}/{end}"] = exported / ADAPTERS / name / end
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.")
+        raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.", key="file.missing")
     return files
 
 

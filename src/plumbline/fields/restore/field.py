@@ -102,34 +102,16 @@ def restore_window(
     distance_m, is_near = distance_m[:, *inner], is_near[:, *inner]
     bands = np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32)
     samples: dict[str, Float] = {}
-    is_two_sided = is_near[0] & is_near[1]
-    if is_two_sided.any():
-        _restore_cells(
-            BOTH,
-            nearby,
-            settings.covariance,
-            distance_m.max(axis=0),
-            is_two_sided,
-            grid,
-            model,
-            settings,
-            bands,
-            samples,
-        )
-    if is_one_sided.any():
-        along_line = nearby.take(nearby.side == line).along_line()
-        _restore_cells(
-            LINE,
-            along_line,
-            settings.line_covariance,
-            distance_m[line],
-            is_one_sided,
-            grid,
-            model,
-            settings,
-            bands,
-            samples,
-        )
+    for names, scatterers, covariance, nearest_m, cells in (
+        (BOTH, nearby, settings.covariance, distance_m.max(axis=0), is_near[0] & is_near[1]),
+        (LINE, nearby.take(nearby.side == line).along_line(), settings.line_covariance, distance_m[line], is_one_sided),
+    ):
+        if cells.any():
+            part = _restore_components(
+                names, scatterers, covariance, nearest_m, grid=grid, model=model, settings=settings
+            )
+            bands = np.where(cells, part.bands, bands)
+            samples |= part.samples
     return RestoredWindow(bands, samples) if samples else None
 
 
@@ -144,40 +126,39 @@ def _without_rim(is_near: NDArray[np.bool_], is_near_opposite: NDArray[np.bool_]
     return np.asarray(is_alone & ~(is_narrow & is_at_rim), bool)
 
 
-def _restore_cells(
+def _restore_components(
     names: tuple[str, ...],
     observations: Observations,
     covariance: Covariance,
     distance_m: Float,
-    cells: NDArray[np.bool_],
+    *,
     grid: Grid,
     model: DenoisingModel,
     settings: WindowSettings,
-    bands: NDArray[np.float32],
-    samples: dict[str, Float],
-) -> None:
-    """Write the restored components into `bands`, in `cells`, and their samples into `samples`."""
+) -> RestoredWindow:
+    """Restore the components `names` in all cells; the bands of other components are NaN."""
     maps = stack_maps(
         estimate(observations, grid, covariance, settings.halo_m),
         bin_observations(observations, grid),
     )
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])
-    drawn = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng)
+    drawn = draw_samples(model, maps, names, steps=settings.steps, samples=settings.samples, eta=settings.eta, rng=rng)
     weighted = drawn.weighted(settings.spread)
+    window = RestoredWindow(np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32), {})
     for name in names:
         summary = summarise(weighted, name, settings.spread, distance_m, covariance)
         first = BANDS.index(f"{name}_mm")
         low, high = summary.mean - summary.half_width, summary.mean + summary.half_width
-        for band, values in enumerate((summary.mean, summary.deviation, low, high), first):
-            bands[band][cells] = values[cells]
+        window.bands[first : first + 4] = summary.mean, summary.deviation, low, high
         if name == names[0]:
             figures = describe_slopes(weighted.of(name)[0], summary.half_width, grid.cell_m)
-            bands[-1][cells] = settings.spread.slopes.half_width(figures)[cells]
+            window.bands[-1] = settings.spread.slopes.half_width(figures)
         # Without the gain: the samples show how errors of neighbours are correlated, also where the gain
         # gives them little weight in the mean.
         samples_mm = drawn.of(name)[0]
-        samples[name] = summary.mean + samples_mm - samples_mm.mean(axis=0)
+        window.samples[name] = summary.mean + samples_mm - samples_mm.mean(axis=0)
+    return window
 
 
 WINDOW, OVERLAP, MIN_WINDOW = 64, 16, 32
@@ -289,20 +270,24 @@ def parse_box(text: str) -> Box:
     try:
         box = Box(*(float(part) for part in text.split(",")))
     except (ValueError, TypeError):
-        raise _box_error(text, "four numbers are needed") from None
+        raise _box_error(text, "four numbers are needed", key="bbox.not_four_numbers") from None
     if not np.isfinite(box).all() or not (abs(box.west) <= 360 and abs(box.east) <= 360):
-        raise _box_error(text, "degrees of WGS 84 are needed")
+        raise _box_error(text, "degrees of WGS 84 are needed", key="bbox.not_degrees")
     if not (abs(box.south) <= 90 and abs(box.north) <= 90):
-        raise _box_error(text, "latitudes lie between -90 and 90; SOUTH is second and NORTH is last")
+        raise _box_error(
+            text,
+            "latitudes are between -90 and 90; SOUTH is second and NORTH is last",
+            key="bbox.latitude_out_of_range",
+        )
     if box.west - box.east > 180:  # across 180 degrees, as RFC 7946 writes it
         box = box._replace(east=box.east + 360)
     if not (box.west < box.east and box.south < box.north):
-        raise _box_error(text, "WEST must be less than EAST, and SOUTH less than NORTH")
+        raise _box_error(text, "WEST must be less than EAST, and SOUTH less than NORTH", key="bbox.reversed")
     return box
 
 
-def _box_error(text: str, why: str) -> InputError:
-    return InputError(f"--bbox {text}: {why}. Give {FORM} in degrees, as {EXAMPLE}.")
+def _box_error(text: str, why: str, *, key: str) -> InputError:
+    return InputError(f"--bbox {text}: {why}. Give {FORM} in degrees, as {EXAMPLE}.", key=key)
 
 
 def _to_degrees(crs: str, left: float, bottom: float, right: float, top: float) -> Box:
@@ -319,7 +304,7 @@ def cut_to_box(grid: Grid, crs: str, box: Box, east_north: NDArray[np.floating])
         east_north: (N, 2) m, positions of the points.
 
     Raises:
-        InputError: no point lies in the box.
+        InputError: no point is in the box.
     """
     to_plane = transformer(GLOBE, crs)
     bottom, right = grid.top - grid.rows * grid.cell_m, grid.left + grid.columns * grid.cell_m
@@ -332,4 +317,7 @@ def cut_to_box(grid: Grid, crs: str, box: Box, east_north: NDArray[np.floating])
         cells = grid.cut(*to_plane.transform_bounds(*common))
         if cells.near(east_north, 0).any():
             return cells
-    raise InputError(f"--bbox {box}: no point lies in it. The points lie in {points} ({FORM}).")
+    raise InputError(
+        f"--bbox {box}: no point is in it. The points are in {points} ({FORM}). Give a box of that place.",
+        key="bbox.no_points",
+    )

@@ -69,7 +69,9 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
     is_inside = field.grid.near(middles, 0)
     if not is_inside.any():
         where = "where the points are" if field.grid == field.full_grid else "in the box of --bbox"
-        raise InputError(f"{buildings}: no footprint lies {where}. Give footprints of that place.")
+        raise InputError(
+            f"{buildings}: no footprint is {where}. Give footprints of that place.", key="footprints.none_in_field"
+        )
     radius_m = Prepare().neighbours_m
     margin = int(np.clip(np.ceil(radius_m / field.full_grid.cell_m) + 2, MIN_MARGIN, MAX_MARGIN))
     rows: dict[int, dict[str, Any]] = {}

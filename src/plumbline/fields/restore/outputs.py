@@ -43,6 +43,7 @@ def write_cog(
     rows: Callable[[int, int], NDArray[np.float32]],
     bands: Sequence[str],
     grid: Grid,
+    *,
     crs: str,
     tags: Mapping[str, str],
     work: Path,
@@ -126,7 +127,7 @@ def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, outpu
         "PLUMBLINE_PERIOD": field.period,
         "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and high: 90 % interval",
     }
-    write_cog(rows, bands, grid, field.crs, tags, work, staged.enter_context(atomic_file(output)))
+    write_cog(rows, bands, grid, crs=field.crs, tags=tags, work=work, out=staged.enter_context(atomic_file(output)))
     n_valued = sum(
         int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
     )

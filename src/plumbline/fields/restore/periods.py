@@ -53,7 +53,10 @@ def cut_to_year(tracks: Sequence[Track], year: Window) -> list[Track]:
     periods = period_overlap(cut, quiet=True)
     days = int((periods.end - periods.start) / np.timedelta64(1, "D"))
     if days < MIN_DAYS:
-        raise InputError(f"its epochs, {periods.start} to {periods.end}, cover {days} days; {MIN_DAYS} are needed.")
+        raise InputError(
+            f"its epochs, {periods.start} to {periods.end}, cover {days} days; {MIN_DAYS} are needed.",
+            key="year.too_short",
+        )
     return cut
 
 
@@ -73,7 +76,7 @@ class PartOfTime:
         """
         n_part, n_all = observations.directions, self.field.observations.directions
         if n_part != n_all:
-            raise InputError(f"its points are seen from {n_part} of {n_all} directions.")
+            raise InputError(f"its points are seen from {n_part} of {n_all} directions.", key="year.missing_direction")
         return self.field.full_grid, self.field.grid
 
 
@@ -91,7 +94,8 @@ def check_observations(observations: Observations, names: Sequence[str]) -> None
     """
     if len(observations) < MIN_POINTS:
         raise InputError(
-            f"{', '.join(names)}: {len(observations)} points with a change found, {MIN_POINTS} needed for a field."
+            f"{', '.join(names)}: {len(observations)} points with a change found, {MIN_POINTS} needed for a field.",
+            key="points.too_few",
         )
     # The smallest singular value is the deviation across the longest direction times the root of the
     # number of points. Four deviations are about the whole width.
@@ -100,7 +104,8 @@ def check_observations(observations: Observations, names: Sequence[str]) -> None
     if 4 * across < MIN_SPAN_M:
         raise InputError(
             f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; {MIN_SPAN_M:.0f} m are "
-            "needed for a field."
+            "needed for a field.",
+            key="points.in_one_line",
         )
     first, *later = np.unique(observations.track)
     reference = observations.east_north[observations.track == first]
@@ -109,5 +114,6 @@ def check_observations(observations: Observations, names: Sequence[str]) -> None
         points = observations.east_north[observations.track == number]
         if (points.max(axis=0) < low).any() or (points.min(axis=0) > high).any():
             raise InputError(
-                f"{names[first]} and {names[number]}: points of different places. Give products of one place."
+                f"{names[first]} and {names[number]}: points of different places. Give products of one place.",
+                key="tracks.different_places",
             )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import TypeAdapter
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.jobs import work_folder
@@ -73,6 +73,7 @@ def plan_windows(
     package: Path,
     options: RestoreOptions = AS_CALIBRATED,
     reading: Reading = AS_THEY_ARE,
+    *,
     accept: Callable[[list[Track]], None] | None = None,
     part: PartOfTime | None = None,
 ) -> Plan:
@@ -163,6 +164,7 @@ def plan_years(
     package: Path,
     options: RestoreOptions,
     reading: Reading,
+    *,
     tracks: list[Track],
     field: Field,
 ) -> dict[int, Plan]:
@@ -178,7 +180,7 @@ def plan_years(
             part = PartOfTime(cut_to_year(tracks, window), field)
             plans[year] = plan_windows(points, package, options, replace(reading, window=window), part=part)
         except InputError as error:
-            log.warning("%d: left out: %s", year, error)
+            warn("%d: left out: %s", year, error, key="year.left_out")
     log.info("%s: a field of each of %d years: %s", STAGE, len(plans), ", ".join(map(str, plans)) or "none")
     return plans
 
@@ -193,6 +195,8 @@ def _make_grids(observations: Observations, crs: str, options: RestoreOptions, f
     grid = cut_to_box(full, crs, options.bbox, observations.east_north) if options.bbox else full
     if grid.rows * grid.columns > MAX_CELLS:
         raise InputError(
-            f"--cell {options.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
+            f"--cell {options.cell_m:g}: {grid.rows} x {grid.columns} cells found, at most {MAX_CELLS} allowed. Give "
+            "larger cells, or a part with --bbox.",
+            key="grid.too_many_cells",
         )
     return full, grid

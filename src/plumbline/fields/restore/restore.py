@@ -50,6 +50,7 @@ def restore(
     output: Path,
     options: RestoreOptions = AS_CALIBRATED,
     reading: Reading = AS_THEY_ARE,
+    *,
     buildings: Path | None = None,
     buildings_output: Path | None = None,
     picture: Path | None = None,
@@ -78,27 +79,28 @@ def restore(
         InputError: an input is missing or damaged, or inputs do not fit. No file is written then.
     """
     files = [as_file(file) for file in points]
-    check_outputs([file.path for file in files], output, buildings, buildings_output, picture, areas)
+    others = {"buildings": buildings, "buildings_output": buildings_output, "picture": picture, "areas": areas}
+    check_outputs([file.path for file in files], output, **others)
     with alone(STAGE, patience_seconds=5.0):
         tracks: list[Track] = []
-        plan = plan_windows(files, package, options, reading, tracks.extend)
-        years = plan_years(files, package, options, reading, tracks, plan.field) if yearly else {}
+        plan = plan_windows(files, package, options, reading, accept=tracks.extend)
+        years = plan_years(files, package, options, reading, tracks=tracks, field=plan.field) if yearly else {}
         del tracks
         for year in years:
-            output_of_year = year_path(output, year)
-            check_outputs([file.path for file in files], output_of_year, buildings, buildings_output, picture, areas)
+            check_outputs([file.path for file in files], year_path(output, year), **others)
         restore_windows([job for p in (plan, *years.values()) for job in p.jobs], workers)
-        finish(plan, output, buildings, buildings_output, picture, reading, areas, years)
+        finish(plan, output, **others, reading=reading, years=years)
     return plan.field
 
 
 def check_outputs(
     points: Sequence[Path],
     output: Path,
+    *,
     buildings: Path | None,
     buildings_output: Path | None,
     picture: Path | None,
-    areas: Path | None = None,
+    areas: Path | None,
 ) -> None:
     """Refuse output paths that cannot be written, before anything is computed.
 
@@ -107,17 +109,19 @@ def check_outputs(
             overwritten.
     """
     if buildings is not None and not buildings.exists():
-        raise InputError(f"{buildings}: no such file.")
+        raise InputError(f"{buildings}: no such file.", key="file.missing")
     if output.suffix.lower() not in (".tif", ".tiff"):
-        raise InputError(f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.")
+        raise InputError(
+            f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.", key="output.not_a_geotiff"
+        )
     outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
         if path.resolve() in inputs:
-            raise InputError(f"{path}: is read and would be overwritten. Give another name.")
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise InputError("two outputs have one name. Give each its own.")
+            raise InputError(f"{path}: is read and would be overwritten. Give another name.", key="output.is_an_input")
+        if [p.resolve() for p in outputs].count(path.resolve()) > 1:
+            raise InputError(f"{path}: the name of two outputs. Give each its own.", key="output.repeated_name")
 
 
 def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
@@ -158,9 +162,10 @@ def _open_run(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Obse
 def finish(
     plan: Plan,
     output: Path,
-    buildings: Path | None,
-    buildings_output: Path | None,
-    picture: Path | None,
+    *,
+    buildings: Path | None = None,
+    buildings_output: Path | None = None,
+    picture: Path | None = None,
     reading: Reading = AS_THEY_ARE,
     areas: Path | None = None,
     years: Mapping[int, Plan] = MappingProxyType({}),
@@ -170,8 +175,12 @@ def finish(
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
-            n_restored = int(table["restored"].sum())
-            log.info("%s: %d of %d footprints are near enough to points", buildings_output, n_restored, len(table))
+            log.info(
+                "%s: %d of %d footprints are near enough to points",
+                buildings_output,
+                table["restored"].sum(),
+                len(table),
+            )
         if areas is not None:
             moving = field_areas(plan.field, blend, table)
             log.info("%s: %d moving areas", areas, len(moving))

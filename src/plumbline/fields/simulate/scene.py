@@ -190,7 +190,9 @@ def make_scene(about: SceneAbout) -> Scene:
     for acquisition in chosen:
         true = _draw_positions(rng, town, about.extent, degradation.density, holes)
         time = (acquisition.days - start) / max(length - start, 1)
-        tracks.append(_simulate_track(rng, acquisition, true, time, about, degradation, ground))
+        tracks.append(
+            _simulate_track(rng, acquisition, true, time, about=about, degradation=degradation, ground=ground)
+        )
     return Scene(about, degradation, ground, tracks)
 
 
@@ -217,6 +219,7 @@ def _simulate_track(
     acquisition: Acquisition,
     true: Array,
     time: Array,
+    *,
     about: SceneAbout,
     degradation: Degradation,
     ground: MovingGround,
