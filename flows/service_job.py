@@ -30,4 +30,4 @@ def service_job(folder: Path) -> None:
             check=False,
         )
     if ended.returncode:
-        raise PlumblineError(f"{folder.name}: the job ended with {ended.returncode}.")
+        raise PlumblineError(f"{folder.name}: the job ended with {ended.returncode}.", key="job.failed")

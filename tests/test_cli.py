@@ -137,18 +137,18 @@ def test_a_stage_of_the_dvc_that_is_the_first_process_of_a_container_is_made(tmp
 def test_a_stage_whose_dvc_has_ended_is_not_begun(tmp_path):
     orphan = "import os; from plumbline.cli import main; main(os.getpid())"
     done = run_python(sys.executable, "-c", orphan, env=UNDER_DVC, cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (2, "ERROR DVC ended before this stage began.\n")
+    assert (done.returncode, "DVC" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_stage_ends_with_2_where_there_are_no_params(stage, tmp_path):
     ended = run_cli(stage, cwd=tmp_path)
     assert ended.code == 2
-    assert ended.err.startswith("ERROR params.yaml: no such file.")
+    assert ended.err.startswith("ERROR params.yaml: ")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "mine.yaml").write_text("train: [")
     ended = run_cli(stage, "--params", "mine.yaml", cwd=tmp_path)
-    assert (ended.code, "mine.yaml: not readable as YAML" in ended.err) == (2, True)
+    assert (ended.code, "ERROR mine.yaml: " in ended.err) == (2, True)
 
 
 def test_under_dvc_a_machine_makes_no_stage_of_another(tmp_path, monkeypatch):
@@ -158,13 +158,13 @@ def test_under_dvc_a_machine_makes_no_stage_of_another(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_text("simulate: [")
     done = run_process("simulate", cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("ERROR PLUMBLINE_STAGES: train compress found, so simulate is not made here.")
+    assert done.stderr.startswith("ERROR PLUMBLINE_STAGES: train compress found")
     monkeypatch.setenv("PLUMBLINE_STAGES", "train simulate")
-    assert "params.yaml: not readable" in run_process("simulate", cwd=tmp_path).stderr
+    assert "ERROR params.yaml: " in run_process("simulate", cwd=tmp_path).stderr
     monkeypatch.setenv("PLUMBLINE_STAGES", "train")
     monkeypatch.delenv("DVC_STAGE")  # asked for by a person, who knows
     check_stage()  # what the process begins with, and goes on from
-    assert "params.yaml: not readable" in run_cli("simulate", cwd=tmp_path).err
+    assert "ERROR params.yaml: " in run_cli("simulate", cwd=tmp_path).err
 
 
 def test_a_fault_of_ours_ends_with_1_and_one_message(tiny, tmp_path, monkeypatch):
@@ -174,7 +174,7 @@ def test_a_fault_of_ours_ends_with_1_and_one_message(tiny, tmp_path, monkeypatch
     ended = run_cli("export", cwd=project)
     assert ended.code == 1
     assert ended.err.count("ERROR") == 1
-    assert "ERROR torch.onnx.export returned no program." in ended.err
+    assert "ERROR torch.onnx.export" in ended.err
     assert not (project / "data" / "export").exists()
 
 
@@ -191,10 +191,9 @@ def test_a_stage_that_meets_a_full_disk_says_so_in_one_line(tiny, tmp_path, stag
     assert ended.code == 2
     assert "Traceback" not in ended.err
     last = ended.err.splitlines()[-1]
-    what = r"\S+: could not be written"
-    if stage in ("train", "compress"):  # TensorBoard's thread may be the first to meet it, and names no file
-        what = rf"({what}|a disk takes no more)"
-    assert re.match(rf"ERROR {what} \(.*\)\. Make room on that disk", last), ended.err
+    # TensorBoard's thread may be the first to meet it, and names no file.
+    file = r"(\S+: )?" if stage in ("train", "compress") else r"\S+: "
+    assert re.match(rf"ERROR {file}.* \(.*\)\. Make room", last), ended.err
     assert ".part" not in last
     assert not (project / "data" / stage).exists()
     assert not list(project.glob("data/.*"))
@@ -216,7 +215,7 @@ for target in (fill, divide):
     thread.join()
 """
     done = run_python(sys.executable, "-c", failing)
-    assert done.stderr.startswith("a disk takes no more (No space left on device)")
+    assert "(No space left on device)" in done.stderr.splitlines()[0]
     assert done.stderr.count("Traceback") == 1
     assert "ZeroDivisionError" in done.stderr
 
@@ -230,7 +229,7 @@ def test_what_is_closed_to_the_user_is_named_in_one_line(monkeypatch, capsys, pa
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert capsys.readouterr().err == f"ERROR {said}: Permission denied. Open it to who runs this, or give another.\n"
+    assert re.fullmatch(f"ERROR {said}: Permission denied.*\n", capsys.readouterr().err)
 
 
 def test_release_list_of_a_new_project_says_that_there_is_nothing(tiny, tmp_path, monkeypatch):

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from plumbline.core.errors import InputError, ParameterError
+from plumbline.core.errors import ParameterError
 from plumbline.params import Adapt, Prepare, load_ingest, load_params, load_section, parse_params
+from tests.refusals import refuses
 
 ROOT = Path(__file__).parents[1]
 GOOD: dict[str, Any] = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -34,10 +35,9 @@ def without(key: str) -> dict[str, Any]:
     return content
 
 
-def refusal(content: Any) -> str:
-    with pytest.raises(InputError) as caught:
+def check_refused(content: Any, key: str, *places: str) -> None:
+    with refuses(key, "my.yaml: ", *places):
         parse_params(content, "my.yaml")
-    return str(caught.value)
 
 
 def test_the_projects_own_file_is_good():
@@ -48,15 +48,10 @@ def test_the_projects_own_file_is_good():
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "prepare.split.dev", "gate.rules.0.metrik"],
+    "key", ["colour", "train.learnig_rate", "simulate.cities.sentinel_a.size", "gate.rules.0.metrik"]
 )
 def test_an_unknown_key_is_named(key):
-    said = refusal(changed(key, 1))
-    assert key in said
-    assert "my.yaml" in said
-    if key != "prepare.split.dev":
-        assert said == f"my.yaml: {key}: unknown key. Remove it, or check its spelling."
+    check_refused(changed(key, 1), "params.unknown_key", f"{key}: ")
 
 
 @pytest.mark.parametrize(
@@ -64,59 +59,65 @@ def test_an_unknown_key_is_named(key):
     ["train", "package", "train.epochs", "simulate.showcase", "gate.rules", "simulate.cities.sentinel_a.band"],
 )
 def test_a_missing_key_is_named(key):
-    assert refusal(without(key)) == f"my.yaml: {key}: missing."
+    check_refused(without(key), "params.missing_key", f"{key}: ")
 
 
 REFUSED = {
     # of the wrong type
-    **{("train.epochs", value): f"{value!r} found; " for value in ("many", 2.5, None, True, 0)},
-    ("train.augment", "perhaps"): "'perhaps' found; ",
-    ("train.batch_size", True): "True found; ",
-    ("train.batch_size", "many"): "'many' found; a whole number of buildings needed, or `auto`",
-    ("model.attention", "flash"): "'flash' found; one of none, sdpa, ragged needed",
-    ("train", 7): "7 found; ",
+    **{("train.epochs", value): f"{value!r}" for value in ("many", 2.5, None, 0)},
+    ("train.augment", "perhaps"): "'perhaps'",
+    ("train.batch_size", "many"): "`auto`",
+    ("model.attention", "flash"): "none, sdpa, ragged",
+    ("train", 7): "7 found",
     ("model", (1, 2)): "",
     ("prepare.split", (1, 2)): "",
+    ("prepare.split.dev", 1): "",
     # out of range
-    ("train.learning_rate", 0): "0 found; Input should be greater than 0",
-    ("model.dropout", 1): "1 found; Input should be less than 1",
-    ("prepare.split.test", 0): "0 found; Input should be greater than 0",
-    ("export.opset", 21): "21 found; Input should be less than or equal to 20",
-    ("train.severity_weight", 1e30): "1e+30 found; Input should be less than or equal to 1000000",
-    ("compress.distil_weight", 1e30): "1e+30 found; Input should be less than or equal to 1000000",
-    ("compress.pruning_ratio", None): "None found; ",
-    ("compress.importance", "looks"): "'looks' found; one of taylor, magnitude needed",
-    ("package.name", "Über"): "'Über' found; ",
+    ("train.learning_rate", 0): "greater than 0",
+    ("model.dropout", 1): "less than 1",
+    ("prepare.split.test", 0): "greater than 0",
+    ("export.opset", 21): "20",
+    ("train.severity_weight", 1e30): "1000000",
+    ("compress.distil_weight", 1e30): "1000000",
+    ("compress.pruning_ratio", None): "None",
+    ("compress.importance", "looks"): "taylor, magnitude",
+    ("package.name", "Über"): "'Über'",
     ("gate.rules", ()): "",
     ("simulate.cities", ()): "",
-    # no number
-    ("train.freeze", True): "True found; neither yes nor no is meant here",
 }
 
 
 @pytest.mark.parametrize(("key", "value"), REFUSED, ids=str)
 def test_a_value_is_refused_by_its_key_with_what_was_found(key, value):
-    said = refusal(changed(key, list(value) if isinstance(value, tuple) else value))
-    assert said.startswith(f"my.yaml: {key}: {REFUSED[key, value]}")
+    content = changed(key, list(value) if isinstance(value, tuple) else value)
+    check_refused(content, "params.bad_value", key, REFUSED[key, value])
+
+
+@pytest.mark.parametrize("key", ["train.epochs", "train.batch_size", "train.freeze"])
+def test_yes_and_no_are_refused_where_neither_is_meant(key):
+    check_refused(changed(key, True), "params.yes_or_no", f"{key}: True")
 
 
 @pytest.mark.parametrize(
-    ("section", "keys", "words"),
+    ("section", "values", "key", "place"),
     [
-        ("model", {"kernel": 4}, "kernel: 4 found, must be odd"),
-        ("model", {"heads": 7}, "heads: 7 found, must divide twice model.channels"),
-        ("train", {"quadrant_weight": 0, "severity_weight": 0}, "quadrant_weight, severity_weight: 0 and 0 found"),
-        ("train", {"epochs": 5, "curriculum": {"hard": 6}}, "curriculum.hard: 6 found, beyond the 5 epochs"),
-        ("train", {"communication": "powersgd", "precision": "fp16"}, "powersgd found with precision fp16"),
-        ("simulate", {"cities": {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}}, "Big Town"),
-        ("prepare", {"split": {"train": True, "tune": 1, "calibrate": 1, "test": 1}}, "neither yes nor no is meant"),
-        ("score", {"alarms": [{"name": "same", "when": "p_damaged > 0.5"}] * 2}, "two rules have the name same"),
+        ("model", {"kernel": 4}, "kernel.even", "4"),
+        ("model", {"heads": 7}, "heads.no_divisor", "7"),
+        ("train", {"quadrant_weight": 0, "severity_weight": 0}, "loss.no_weight", "quadrant_weight"),
+        ("train", {"epochs": 5, "curriculum": {"hard": 6}}, "curriculum.beyond_epochs", "curriculum.hard: 6"),
+        ("train", {"communication": "powersgd", "precision": "fp16"}, "communication.overflow", "fp16"),
+        (
+            "simulate",
+            {"cities": {"Big Town": {"band": "C", "buildings": 9, "seed": 0}}},
+            "params.bad_value",
+            "Big Town",
+        ),
+        ("prepare", {"split": {"train": True, "tune": 1, "calibrate": 1, "test": 1}}, "params.yes_or_no", "split"),
+        ("score", {"alarms": [{"name": "same", "when": "p_damaged > 0.5"}] * 2}, "alarm.same_name", "same"),
     ],
 )
-def test_what_does_not_go_together_is_named(section, keys, words):
-    said = refusal(changed(section, {**GOOD.get(section, {}), **keys}))
-    assert said.startswith(f"my.yaml: {section}")
-    assert words in said
+def test_what_does_not_go_together_is_named(section, values, key, place):
+    check_refused(changed(section, {**GOOD.get(section, {}), **values}), key, f"my.yaml: {section}", place)
 
 
 @pytest.mark.parametrize(
@@ -131,35 +132,29 @@ def test_what_goes_together_is_accepted(keys):
     "key", ["train.learning_rate", "prepare.buffer_m", "prepare.split.train", "gate.rules.0.margin"]
 )
 def test_what_is_no_finite_number_is_refused(key, value):
-    said = refusal(changed(key, value))
-    assert said.startswith(f"my.yaml: {key}: {value!r} found; ")
-    assert "finite" in said
+    check_refused(changed(key, value), "params.bad_value", f"{key}: {value!r}", "finite")
 
 
 @pytest.mark.parametrize(
-    ("gate", "words"),
+    ("gate", "key", "place"),
     [
-        ({}, "one of min, max, max_drop_vs is needed, none found"),
-        ({"min": 0.5, "max": 0.9}, "one of min, max, max_drop_vs is needed, min and max found"),
-        ({"max": 0.9, "margin": 0.1}, "margin goes with max_drop_vs"),
-        ({"max": 0.9, "confidence": 0.9}, "confidence goes with max_drop_vs"),
-        ({"max_drop_vs": "float32", "confidence": 95}, "95 found"),
-        ({"max_drop_vs": "yesterday"}, "'yesterday' found"),
-        ({"max": math.nan}, "nan found"),
-        ({"max": 1, "artifact": "int4"}, "'int4' found"),
-        (
-            {"max": 1, "metric": "severity_mea"},
-            "rules.1.metric: 'severity_mea' found; no such name; nearest: severity_mae",
-        ),
-        ({"max": 1, "metric": "qqq"}, "'qqq' found; one of quadrant_accuracy, "),
-        ({"max": 1, "slice": "worse"}, "rules.1.slice: 'worse' found; no such name; nearest: worst"),
-        ({"max": 1, "slice": "citty:xband_a"}, "nearest: city:*"),
+        ({}, "gate.not_one_bound", "none"),
+        ({"min": 0.5, "max": 0.9}, "gate.not_one_bound", "min and max"),
+        ({"max": 0.9, "margin": 0.1}, "gate.no_comparison", "margin"),
+        ({"max": 0.9, "confidence": 0.9}, "gate.no_comparison", "confidence"),
+        ({"max_drop_vs": "float32", "confidence": 95}, "params.bad_value", "95"),
+        ({"max_drop_vs": "yesterday"}, "params.bad_value", "'yesterday'"),
+        ({"max": math.nan}, "params.bad_value", "nan"),
+        ({"max": 1, "artifact": "int4"}, "params.bad_value", "'int4'"),
+        ({"max": 1, "metric": "severity_mea"}, "params.bad_value", "rules.1.metric: 'severity_mea'; severity_mae"),
+        ({"max": 1, "metric": "qqq"}, "params.bad_value", "'qqq'; quadrant_accuracy, "),
+        ({"max": 1, "slice": "worse"}, "params.bad_value", "rules.1.slice: 'worse'; worst"),
+        ({"max": 1, "slice": "citty:xband_a"}, "params.bad_value", "city:*"),
     ],
 )
-def test_a_bad_gate_is_named_by_its_place(gate, words):
-    said = refusal(changed("gate.rules.1", {"metric": "severity_mae", "artifact": "int8", **gate}))
-    assert "gate.rules.1" in said
-    assert words in said
+def test_a_bad_gate_is_named_by_its_place(gate, key, place):
+    content = changed("gate.rules.1", {"metric": "severity_mae", "artifact": "int8", **gate})
+    check_refused(content, key, "gate.rules.1", *place.split("; "))
 
 
 def test_a_city_that_is_not_there_is_refused_with_the_nearest():
@@ -167,23 +162,19 @@ def test_a_city_that_is_not_there_is_refused_with_the_nearest():
     of_one, of_each = ({**gate, "slice": f"city:{name}"} for name in ("xband_b", "*"))
     section = parse_params(changed("gate.rules", [of_each, of_one])).gate
     section.check_cities(["xband_b", "bergen"])
-    nearest = r"^gate\.rules\.1\.slice: 'city:xband_b' found; no such name; nearest: city:xband_c, "
-    with pytest.raises(ParameterError, match=nearest):
+    with refuses("gate.unknown_city", "gate.rules.1.slice", "'city:xband_b'", "city:xband_c", error=ParameterError):
         section.check_cities(["xband_a", "xband_c"])
 
 
 def test_every_fault_is_told_at_once():
     content = changed("train.epochs", 0)
     content["model"]["colour"] = "red"
-    lines = refusal(content).splitlines()
-    assert len(lines) == 2
-    assert any("train.epochs" in line for line in lines)
-    assert any("model.colour" in line for line in lines)
+    check_refused(content, "params.unknown_key", "my.yaml: train.epochs", "\n", "my.yaml: model.colour")
 
 
 @pytest.mark.parametrize("content", [None, [], "text", 5])
 def test_a_file_of_another_kind_is_refused(content):
-    assert "my.yaml: the file" in refusal(content)
+    check_refused(content, "params.bad_value", "the file")
 
 
 def test_nothing_changes_after_loading():
@@ -193,30 +184,30 @@ def test_nothing_changes_after_loading():
 
 
 def test_what_is_no_parameters_file_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)\. Give a parameters file"):
+    with refuses("file.unreadable", tmp_path, "Is a directory"):
         load_params(tmp_path)
     (tmp_path / "deep.yaml").write_text("a: " + "[" * 5000)
-    with pytest.raises(InputError, match=r"deep\.yaml: not readable as YAML"):
+    with refuses("yaml.unreadable", "deep.yaml"):
         load_params(tmp_path / "deep.yaml")
-    with pytest.raises(InputError, match=r"none\.yaml: no such file\. Run from the project's root, or give --params"):
+    with refuses("file.missing", "none.yaml", "--params"):
         load_params(tmp_path / "none.yaml")
 
 
 def test_a_key_that_stands_twice_is_refused_and_not_half_forgotten(tmp_path):
     path = tmp_path / "params.yaml"
     path.write_text('ingest:\n  min_coherence: 0.7\ningest: {products: {"*": {moved_m: [-5, 3]}}}\n')
-    with pytest.raises(InputError, match=r"(?s)params\.yaml: not readable as YAML \('ingest' stands twice.*line 3"):
+    with refuses("yaml.unreadable", "params.yaml", "'ingest'", "line 3"):
         load_ingest(path)
     path.write_text('a: &a {x: 1}\nb: &b {<<: *a, x: 2, 1: 0, "1": 0}\nc: {<<: *b, x: 3}\n')
-    with pytest.raises(InputError, match="a, b, c: no section"):  # merged keys and names like numbers are no others
+    with refuses("params.unknown_section", "a, b, c: "):  # merged keys and names like numbers are no others
         load_ingest(path)
 
 
-@pytest.mark.parametrize("content", [b"train: [1, 2", b"\xff\xfe\x00", b"a: b: c", b"- {", b"first: 2020-02-30"])
+@pytest.mark.parametrize("content", [b"train: [1, 2", b"a: b: c", b"- {", b"first: 2020-02-30"])
 def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
     path = tmp_path / "params.yaml"
     path.write_bytes(content)
-    with pytest.raises(InputError, match=r"params\.yaml: not readable as YAML"):
+    with refuses("yaml.unreadable", "params.yaml"):
         load_params(path)
 
 
@@ -225,11 +216,10 @@ def test_text_of_another_encoding_is_read_by_its_mark_or_refused_by_its_line(tmp
     for encoding in ("utf-8", "utf-8-sig", "utf-16"):
         path.write_text(text, encoding=encoding)
         assert list(load_ingest(path).products) == ["gr\u00f6\u00dfe*.csv"]
-    path.write_text(text, encoding="cp1252")
-    with pytest.raises(
-        InputError, match=r"my\.yaml: not readable as YAML \(line 2: text that is not in UTF-8\)\. Save it as UTF-8"
-    ):
-        load_ingest(path)
+    for content, line in ((text.encode("cp1252"), 2), (b"\xff\xfe\x00", 1)):
+        path.write_bytes(content)
+        with refuses("yaml.not_utf8", "my.yaml", f"line {line}"):
+            load_ingest(path)
 
 
 def test_any_section_is_read_from_a_file_of_few(tmp_path):
@@ -239,31 +229,35 @@ def test_any_section_is_read_from_a_file_of_few(tmp_path):
     assert load_section(path, "prepare", Prepare) is None
     assert load_section(path, "ingest", Prepare) is None  # named, and empty
     path.write_text("adapt: {rank: 2}\n")
-    with pytest.raises(InputError, match=r"mine\.yaml: adapt\.rank: 2 found; "):
+    with refuses("params.bad_value", "mine.yaml: adapt.rank: 2"):
         load_section(path, "adapt", Adapt)
     path.write_text("ingest: {products: {'*.csv': {incidence: 30.0}}}\n")
-    with pytest.raises(InputError, match=r"mine\.yaml: ingest\.products\.\*\.csv\.incidence: unknown key"):
+    with refuses("params.unknown_key", "mine.yaml: ingest.products.*.csv.incidence"):
         load_ingest(path)
     path.write_text("train: {}\n")
     assert load_ingest(path).products == {}
     path.write_text("adept: {rank: 8}\n")
-    with pytest.raises(InputError, match=r"mine\.yaml: adept: no section of a params file"):
+    with refuses("params.unknown_section", "mine.yaml: adept"):
         load_section(path, "adapt", Adapt)
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "key", "place"),
     [
-        ({"when": "p_damaged"}, "one column, one of > >= < <=, and one number needed"),
-        ({"when": "__import__('os') > 1"}, "one column, one of"),
-        ({"when": "p_damaged > 1e999"}, "one column, one of"),
-        ({"when": "p_damaged > 0.5", "ends": 0.6}, r"ends 0.6 lies above the limit 0.5 of when (p_damaged > 0.5)"),
-        ({"when": "severity_low <= 1", "ends": 0.5}, r"ends 0.5 lies below the limit 1 of when (severity_low <= 1)"),
-        ({"when": "p_damaged > 0.5", "in_a_row": 0}, "score.alarms.0.in_a_row: 0 found"),
-        ({"when": "p_damaged > 0.5", "name": "a b"}, "score.alarms.0.name: 'a b' found"),
-        ({"when": "p_damaged > 0.5", "buildings": ["a"]}, "buildings needs place"),
-        ({"when": "p_damaged > 0.5", "buildings": ["a"], "place": "t", "within": "a.gpkg"}, "give one of them"),
+        ({"when": "p_damaged"}, "params.bad_value", "when: 'p_damaged'"),
+        ({"when": "__import__('os') > 1"}, "params.bad_value", "when"),
+        ({"when": "p_damaged > 1e999"}, "params.bad_value", "when"),
+        ({"when": "p_damaged > 0.5", "ends": 0.6}, "alarm.ends_beyond_limit", "above the limit 0.5"),
+        ({"when": "severity_low <= 1", "ends": 0.5}, "alarm.ends_beyond_limit", "below the limit 1"),
+        ({"when": "p_damaged > 0.5", "in_a_row": 0}, "params.bad_value", "in_a_row: 0"),
+        ({"when": "p_damaged > 0.5", "name": "a b"}, "params.bad_value", "name: 'a b'"),
+        ({"when": "p_damaged > 0.5", "buildings": ["a"]}, "alarm.no_place", "place"),
+        (
+            {"when": "p_damaged > 0.5", "buildings": ["a"], "place": "t", "within": "a"},
+            "alarm.buildings_and_within",
+            "",
+        ),
     ],
 )
-def test_a_rule_of_alarms_that_makes_no_sense_is_refused(rule, said):
-    assert said in refusal(changed("score.alarms", [{"name": "bad", **rule}]))
+def test_a_rule_of_alarms_that_makes_no_sense_is_refused(rule, key, place):
+    check_refused(changed("score.alarms", [{"name": "bad", **rule}]), key, "score.alarms.0", place)

@@ -102,9 +102,12 @@ def automations() -> list[AutomationCore]:
     held = "A worker took the run and did not begin it. Retry the run."
     begun = {"Running", "Cancelling", "AwaitingConcurrencySlot"}
     return [
-        _given_up("silent", {"heartbeat"}, {"heartbeat", *ENDED}, SILENT_S, crashed, lost),
-        _given_up("not-begun", {"Pending"}, {*begun, *ENDED}, WAITING_S, crashed, held),
-        _given_up("not-cancelled", {"Cancelling"}, ENDED, WAITING_S, cancelled, "Nobody was there to cancel the run."),
+        _given_up(name, after={after}, expect={*expected, *ENDED}, within_s=within_s, becomes=state, message=message)
+        for name, after, expected, within_s, state, message in (
+            ("silent", "heartbeat", {"heartbeat"}, SILENT_S, crashed, lost),
+            ("not-begun", "Pending", begun, WAITING_S, crashed, held),
+            ("not-cancelled", "Cancelling", (), WAITING_S, cancelled, "Nobody was there to cancel the run."),
+        )
     ]
 
 
@@ -150,7 +153,7 @@ def close_runs(client: SyncPrefectClient, runs: set[str]) -> list[str]:
 
 
 def _given_up(
-    name: str, after: set[str], expect: set[str], within_s: int, becomes: StateType, message: str
+    name: str, *, after: set[str], expect: set[str], within_s: int, becomes: StateType, message: str
 ) -> AutomationCore:
     return AutomationCore(
         name=f"plumbline-{name}",

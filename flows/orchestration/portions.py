@@ -68,16 +68,21 @@ def check_worker(place: RunPlace) -> None:
     """
     worker = f"Dask worker {os.getpid()} on {os.uname().nodename}"
     if Path.cwd() != place.folder:
-        raise ForeignWorkerError(f"{worker} works in {Path.cwd()}. Start it in {place.folder}, the folder of the run.")
+        raise ForeignWorkerError(
+            f"{worker} works in {Path.cwd()}. Start it in {place.folder}, the folder of the run.",
+            key="worker.other_folder",
+        )
     if source_hash() != place.code:
         raise ForeignWorkerError(
             f"{worker} runs other source code than the run: {PYTHON_PACKAGE}. Put it on the same "
-            "commit, and start it again."
+            "commit, and start it again.",
+            key="worker.other_code",
         )
     if several := [name for name in ONE_THREAD if os.environ.get(name) != "1"]:
         raise ForeignWorkerError(
             f"{worker}: {several[0]} is {os.environ.get(several[0])}, and 1 is needed: else sums depend on the "
-            "machine. Export it, and start the worker again."
+            "machine. Export it, and start the worker again.",
+            key="worker.other_threads",
         )
 
 

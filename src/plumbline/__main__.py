@@ -38,7 +38,8 @@ def _check_stage() -> None:
         if allowed is not None and stage not in allowed.split():
             raise InputError(
                 f"PLUMBLINE_STAGES: {allowed or 'no stage'} found, so {stage} is not made here. Make it where it "
-                "belongs, and `dvc push --run-cache` there."
+                "belongs, and `dvc push --run-cache` there.",
+                key="stage.of_another_machine",
             )
         check_code(stage)
         check_map_page(stage)

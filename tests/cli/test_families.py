@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from plumbline.cli.families import FAMILIES, family_in
-from plumbline.core.errors import InputError
 from tests.flows.conftest import ROOT
+from tests.refusals import refuses
 from tests.tiny import STAGES, run_cli
 
 ENTRIES = {
@@ -50,7 +50,7 @@ def test_a_params_file_says_its_family(tmp_path: Path, content: str, name: str) 
 def test_an_unknown_family_is_refused_by_name(tmp_path: Path, value: str) -> None:
     path = tmp_path / "params.yaml"
     path.write_text(f"family: {value}\n")
-    with pytest.raises(InputError, match=r"params\.yaml: family: .* found, one of diagnosis, restoration needed"):
+    with refuses("params.unknown_family", path, "diagnosis, restoration"):
         family_in(path)
 
 
@@ -59,13 +59,11 @@ def test_a_stage_is_that_of_the_family(tmp_path: Path, monkeypatch: pytest.Monke
     """With the parameters of the project, and folders below `data`."""
     params = yaml.safe_load((ROOT / "restoration/params.yaml").read_text())
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
-    called: list[tuple[object, ...]] = []
+    called: list[tuple[Path, ...]] = []
     module = importlib.import_module(f"plumbline.{ENTRIES[stage]}")
-    monkeypatch.setattr(module, stage, lambda *given: called.append(given))
+    monkeypatch.setattr(module, stage, lambda *folders, out, **_: called.append((*folders, out)))
     assert run_cli(stage, cwd=tmp_path).code == 0
-    ((*given,),) = called
-    folders = [folder for folder in given if isinstance(folder, Path)]
-    assert folders
+    (folders,) = called
     assert all(folder.parts[0] == "data" for folder in folders)
     assert folders[-1] == Path("data") / stage
 
@@ -75,5 +73,5 @@ def test_a_key_of_the_other_family_is_refused(tmp_path: Path, stage: str) -> Non
     params = yaml.safe_load((ROOT / "restoration/params.yaml").read_text())
     (tmp_path / "params.yaml").write_text(yaml.safe_dump({**params, "score": {}}))
     ended = run_cli(stage, cwd=tmp_path)
-    assert (ended.code, "score: unknown key" in ended.err) == (2, True)
+    assert (ended.code, "params.yaml: score: " in ended.err) == (2, True)
     assert all(stage in family.steps for family in FAMILIES.values())

@@ -3,8 +3,8 @@ import socket
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
-from plumbline.core.errors import InputError
 from plumbline.core.sqlite import ask_database
+from tests.refusals import refuses
 
 
 def test_one_that_does_not_answer_says_so_at_once(tmp_path):
@@ -21,5 +21,5 @@ def test_one_that_answers_and_what_is_no_database_are_let_through(tmp_path):
 
 
 def test_a_driver_that_is_not_installed_is_named():
-    with pytest.raises(InputError, match=r"^MLFLOW_TRACKING_URI: its database needs the module \w+; install it\.$"):
+    with refuses("registry.driver_missing", "MLFLOW_TRACKING_URI", "pymssql"):
         ask_database("mssql+pymssql://somebody@127.0.0.1/mlflow")

@@ -20,6 +20,7 @@ from plumbline.core import source_code
 from plumbline.core.errors import InputError
 from plumbline.core.extras import LIBRARIES, ExtraMissing, install, is_installed, missing_extra, need
 from plumbline.pretrained import PACKAGE
+from tests.refusals import refuses
 from tests.tiny import PARAMS
 
 ROOT = Path(__file__).parents[2]
@@ -157,7 +158,7 @@ def test_need_names_the_library_the_extra_and_what_can_be_done_without(monkeypat
     for error in (ModuleNotFoundError(name="nothing_of_ours"), ImportError("no symbol", name="torch"), ImportError()):
         assert missing_extra(error, "predict") is None
     monkeypatch.setitem(LIBRARIES, "torch", ("numpy", "no_such_library"))
-    with pytest.raises(ExtraMissing, match=r"explain: no_such_library is not .* extra `torch`: .*\. Use predict\.$"):
+    with refuses("extra.missing", "explain: no_such_library", "`torch`", "Use predict.", error=ExtraMissing):
         need("torch", "explain", "Use predict.")
     assert issubclass(ExtraMissing, InputError)
     assert not is_installed("no_such_library.part")

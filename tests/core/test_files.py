@@ -27,6 +27,7 @@ from plumbline.core.files import (
     write_json,
 )
 from tests.full_disk import largest_file
+from tests.refusals import refuses
 
 
 def names(folder):
@@ -98,7 +99,7 @@ def test_a_folder_takes_no_files_place_nor_that_of_the_working_directory(tmp_pat
     (tmp_path / "work" / "here").mkdir(parents=True)
     (tmp_path / "work" / "file").write_text("mine")
     monkeypatch.chdir(tmp_path / "work")
-    with pytest.raises(InputError, match=r"is a file|started in"), atomic_folder(Path(name)):
+    with refuses("output.is_a_file" if name == "file" else "output.working_folder", name), atomic_folder(Path(name)):
         pytest.fail("the block was run")
     assert names(tmp_path / "work") == ["file", "here"]
 
@@ -173,7 +174,7 @@ def test_what_is_not_json_is_an_input_error(tmp_path, content):
     path = tmp_path / "a.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.json: (not readable as JSON|no such file)"):
+    with refuses("file.missing" if content is None else "json.unreadable", path):
         read_json(path)
 
 
@@ -218,17 +219,15 @@ NOWHERE = Path("/proc/plumbline")  # where even root can make nothing
 @pytest.mark.parametrize("write", [atomic_file, atomic_folder])
 @pytest.mark.parametrize("target", [NOWHERE / "x.csv", Path("/proc/x.csv")])
 def test_where_nothing_can_be_written_the_given_path_is_named(write, target):
-    refused = pytest.raises(NotWritable, match=rf"^{target}: nothing can be written into {target.parent} \(")
-    with refused as said, write(target):
+    with refuses("output.not_writable", target, "No such file", error=NotWritable) as refusal, write(target):
         pytest.fail("the block was run")
-    assert ".part" not in str(said.value)
-    assert "No such file" in str(said.value)
+    assert ".part" not in str(refusal.value)
 
 
 def test_a_file_can_be_tried_beforehand_and_leaves_nothing(tmp_path):
     check_writable(tmp_path / "out.csv")
     assert names(tmp_path) == []
-    with pytest.raises(NotWritable, match=r"^/proc/out\.csv: nothing can be written into /proc \("):
+    with refuses("output.not_writable", "/proc/out.csv", error=NotWritable):
         check_writable(Path("/proc/out.csv"))
 
 
@@ -285,12 +284,12 @@ def test_a_full_disk_is_said_of_the_name_that_was_given_in_whatever_words_it_com
                     fill(temporary)
 
     header = 128  # of a file of NumPy's
-    with pytest.raises(NotWritable) as said, largest_file(32_000 + header):
-        write()
     named = target / "a.npy" if kind == "file in folder" or (kind, filler) == ("folder", "copy") else target
-    assert str(said.value).startswith(f"{named}: could not be written ({reason}). Make room on that disk")
+    with refuses("disk.full", f"{named}: ", reason, error=NotWritable) as refusal, largest_file(32_000 + header):
+        write()
     assert names(tmp_path) == []
-    assert str(pickle.loads(pickle.dumps(said.value))) == str(said.value)  # as worker processes send it
+    copy = pickle.loads(pickle.dumps(refusal.value))  # as worker processes send it
+    assert (str(copy), copy.key) == (str(refusal.value), "disk.full")
 
 
 @pytest.mark.parametrize("write", [atomic_file, atomic_folder])
@@ -310,7 +309,7 @@ def test_a_full_disk_is_found_behind_what_was_made_of_it():
     made.__context__ = full  # raised while it was handled
     assert str(unwritten(made)).startswith("runs/last.ckpt: could not be written (No space left on device). Make room")
     assert str(unwritten(RuntimeError("(OperationalError) database or disk is full [SQL: …"))).startswith(
-        "a disk takes no more (database or disk is full). Make room"
+        "a disk cannot be written to (database or disk is full). Make room"
     )
 
 

@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 
 from plumbline.core import geopackage
-from plumbline.core.errors import InputError
 from plumbline.core.files import check_writable, write_bytes
 from plumbline.core.geopackage import ENDS, check_closed, check_complete
+from tests.refusals import refuses, warned, warning_keys
 
 NEW = b"a new file"
 WRITE = """
@@ -48,7 +48,7 @@ def test_one_that_is_open_in_wal_mode_is_left_as_it_is(tmp_path):
     path = tmp_path / "result.gpkg"
     with closing(database(path, "WAL")):
         for replace in (check_writable, lambda path: write_bytes(path, NEW)):
-            with pytest.raises(InputError, match=r"result\.gpkg: is open in another program \(result\.gpkg-wal"):
+            with refuses("geopackage.open_elsewhere", "result.gpkg: ", "(result.gpkg-wal"):
                 replace(path)
         assert beside(path) == ["-wal", "-shm"]
     with closing(sqlite3.connect(path)) as again:
@@ -57,15 +57,13 @@ def test_one_that_is_open_in_wal_mode_is_left_as_it_is(tmp_path):
     assert path.read_bytes() == NEW
 
 
-@pytest.mark.parametrize(
-    ("mode", "seen"), [("DELETE", r"result\.gpkg-journal lies beside it"), ("MEMORY", "it is writing")]
-)
+@pytest.mark.parametrize(("mode", "seen"), [("DELETE", "(result.gpkg-journal"), ("MEMORY", "writing")])
 def test_one_that_is_being_written_is_left_as_it_is_and_one_that_is_read_is_replaced(tmp_path, mode, seen):
     """GDAL writes in memory with `OGR_SQLITE_JOURNAL=MEMORY`."""
     path = tmp_path / "result.gpkg"
     with closing(database(path, mode)) as other:
         other.execute("UPDATE rows SET value = 1")
-        with pytest.raises(InputError, match=rf"is open in another program \({seen}"):
+        with refuses("geopackage.open_elsewhere", seen):
             write_bytes(path, NEW)
         other.commit()
         other.execute("BEGIN")
@@ -97,14 +95,14 @@ def test_what_a_killed_program_left_does_not_stop_anybody(tmp_path):
 def test_what_a_file_that_is_gone_or_damaged_left_is_named(tmp_path):
     path = tmp_path / "result.gpkg"
     (tmp_path / "result.gpkg-wal").touch()
-    with pytest.raises(InputError, match=r"result\.gpkg-wal: was left beside a file .*the file is gone"):
+    with refuses("geopackage.foreign_sidecar", "result.gpkg-wal", "gone"):
         check_writable(path)
     with closing(database(tmp_path / "open.gpkg", "WAL")) as other:  # of a file that is damaged
         other.execute("PRAGMA wal_checkpoint")
         other.execute("CREATE TABLE more (value)")
         shutil.copy(tmp_path / "open.gpkg-wal", tmp_path / "result.gpkg-wal")
         path.write_bytes((tmp_path / "open.gpkg").read_bytes()[:1000])
-    with pytest.raises(InputError, match=r"-wal: was left beside a file that cannot be opened \(.*malformed"):
+    with refuses("geopackage.foreign_sidecar", "result.gpkg-wal", "malformed"):
         check_writable(path)
     (tmp_path / "result.gpkg-wal").rename(tmp_path / "result.csv-wal")
     write_bytes(path, NEW)
@@ -122,7 +120,7 @@ def test_a_link_to_an_open_one_is_left_and_to_a_closed_one_kept(tmp_path):
     link.symlink_to("result.gpkg")
     with closing(database(path, "WAL")):
         for replace in (check_writable, lambda path: write_bytes(path, NEW)):
-            with pytest.raises(InputError, match=r"result\.gpkg: is open in another program"):
+            with refuses("geopackage.open_elsewhere", "result.gpkg: "):
                 replace(link)
     write_bytes(link, NEW)
     assert link.is_symlink()
@@ -139,13 +137,13 @@ def test_one_whose_latest_rows_cannot_be_read_is_refused(tmp_path, caplog):
             shutil.copy(tmp_path / name, tmp_path / f"copied {name}")
     copy = tmp_path / "copied f.gpkg"
     (tmp_path / "copied f.gpkg-shm").symlink_to(tmp_path / "none" / "shm")  # as in a folder that is read-only
-    with pytest.raises(InputError, match=r"its latest changes are in copied f\.gpkg-wal, which cannot be read here"):
+    with refuses("geopackage.changes_unreadable", copy, "copied f.gpkg-wal"):
         check_complete(copy)
-    with pytest.raises(InputError, match=r"h\.zip: the latest changes of a/f\.gpkg are in a/f\.gpkg-wal"):
+    with refuses("geopackage.changes_in_zip", "h.zip", "a/f.gpkg-wal"):
         check_complete(tmp_path / "h.zip", "a/f.gpkg", ["a/f.gpkg", "a/f.gpkg-wal"])
     check_complete(tmp_path / "h.zip", "a/f.gpkg", ["a/f.gpkg", "g.gpkg-wal"])
-    assert not caplog.records
+    assert not warning_keys(caplog)
     (tmp_path / "copied f.gpkg-shm").unlink()
     (tmp_path / "copied f.gpkg-wal").rename(tmp_path / "kept")
     check_complete(copy)
-    assert "seems copied while a program had it open: what that kept in copied f.gpkg-wal is missing" in caplog.text
+    assert warned(caplog, "geopackage.changes_missing", copy, "copied f.gpkg-wal")

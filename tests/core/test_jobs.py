@@ -19,6 +19,7 @@ from plumbline.core.errors import InputError, NotWritable, PlumblineError
 from plumbline.core.files import atomic_folder
 from plumbline.core.jobs import ONE_THREAD, WORK, alone, in_threads, one_blas_thread, run_jobs, work_folder
 from tests.first import as_first
+from tests.refusals import refuses
 from tests.waiting import until, until_gone
 
 
@@ -74,9 +75,9 @@ def be_killed(portion: Portion) -> None:
 
 
 def test_a_worker_that_is_killed_is_told_of_with_what_to_do(tmp_path):
-    with pytest.raises(PlumblineError, match=r"ended from outside, for want of memory .*fewer workers") as told:
+    with refuses("worker.ended", "memory", "fewer workers", error=PlumblineError) as refusal:
         run_jobs(be_killed, [Portion(tmp_path / name) for name in "ab"], 2, "work")
-    assert not isinstance(told.value, InputError)  # no delivery is to blame
+    assert not isinstance(refusal.value, InputError)  # no delivery is to blame
 
 
 def test_another_file_setting_or_code_is_another_run(tmp_path):
@@ -112,10 +113,7 @@ def test_a_place_where_nothing_can_be_kept_is_named(tmp_path, monkeypatch, taken
         taken.write_text("a file")
     else:
         taken.mkdir(parents=True)
-    with (
-        pytest.raises(NotWritable, match=r"\.plumbline: cannot be written into \((File exists|Is a directory)\)"),
-        alone("ingest"),
-    ):
+    with refuses("work.not_writable", ".plumbline: ", error=NotWritable), alone("ingest"):
         raise AssertionError("it was entered")
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plumbline.core import on_disk
 from plumbline.core.errors import NotWritable
 from plumbline.core.on_disk import OnDisk, Stack, folder_of
+from tests.refusals import refuses
 
 COUNT, COLUMNS = 1500, 5
 ROW = st.integers(-COUNT, COUNT - 1)
@@ -78,5 +79,5 @@ def test_a_full_disk_is_told(values, tmp_path, monkeypatch):
             raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(on_disk.tempfile, "TemporaryFile", lambda dir: Full())
-    with pytest.raises(NotWritable, match=f"{tmp_path}: could not be written .No space left"):
+    with refuses("disk.full", tmp_path, "No space left", error=NotWritable):
         filled(values, tmp_path)

@@ -11,6 +11,7 @@ from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.release.approval import approve, approved_gate
 from plumbline.validate.gates.verdict import require_pass
+from tests.refusals import refuses
 from tests.tiny import PARAMS, run_cli
 
 
@@ -62,7 +63,7 @@ def test_a_pass_in_words_that_are_not_known_is_none(tmp_path):
 def test_a_verdict_on_other_models_is_refused(project, change):
     path = project / "data" / "gate" / "gate.json"
     write_json(path, read_json(path) | change)
-    with pytest.raises(InputError, match=r"measured on other models\. Run `plumbline validate` again"):
+    with refuses("gate.other_evidence", path, "models", "`plumbline validate`"):
         approve(project / "data" / "export", path.parent, project / "data" / "approve")
 
 
@@ -72,7 +73,7 @@ def test_another_verdict_than_was_approved_is_refused(tiny, project):
     approval = shutil.copytree(tiny.data("approve"), project / "data" / "approve") / "approval.json"
     assert approved_gate(approval, path, exported)["verdict"] == "pass"
     write_json(path, read_json(path) | {"rules": []})
-    with pytest.raises(GateRefused, match=r"not as approved: gate\.json\."):
+    with refuses("approval.changed_since", approval, "gate.json", error=GateRefused):
         approved_gate(approval, path, exported)
     write_json(path, read_json(path) | {"verdict": "fail"})
     write_json(approval, read_json(approval) | {"gate": sha256_file(path)})
@@ -80,7 +81,7 @@ def test_another_verdict_than_was_approved_is_refused(tiny, project):
         approved_gate(approval, path, exported)
     for content in ([], "x", {"gate": "x", "files": None}):
         write_json(approval, content)
-        with pytest.raises(InputError, match="not readable as an approval"):
+        with refuses("approval.unreadable", approval):
             approved_gate(approval, path, exported)
 
 
@@ -88,5 +89,5 @@ def test_another_verdict_than_was_approved_is_refused(tiny, project):
 def test_files_that_came_or_went_since_are_refused(tiny, project, more):
     exported = project / "data" / "export"
     (exported / "more").write_text("") if more else (exported / "int8.onnx").unlink()
-    with pytest.raises(GateRefused, match=f"not as approved: {'more' if more else 'int8.onnx'}"):
+    with refuses("approval.changed_since", "more" if more else "int8.onnx", error=GateRefused):
         approved_gate(tiny.data("approve") / "approval.json", project / "data" / "gate" / "gate.json", exported)

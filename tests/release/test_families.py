@@ -13,6 +13,7 @@ from plumbline.release.promotion import is_champion, promote
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_fields, resolve_model
 from plumbline.release.versions import is_whole
+from tests.refusals import refuses
 from tests.release.conftest import MakePackage
 from tests.tiny_fields import TinyFields
 
@@ -45,5 +46,5 @@ def test_a_package_of_an_unknown_family_is_refused(tmp_path: Path, tiny_fields: 
     copy = shutil.copytree(tiny_fields.package, tmp_path / "package")
     manifest = copy / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"family": "restoration"', '"family": "weather"'))
-    with pytest.raises(InputError, match="a package of weather, which is not known"):
+    with refuses("package.unknown_family", copy, "weather"):
         verify_package(copy)

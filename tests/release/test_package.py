@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 
 import numpy as np
@@ -81,33 +82,29 @@ def other_figures(data):
 
 
 REFUSED = {
-    "other test data": (other_labels, 2, "gate.json: measured on other test data. Run `plumbline validate` again."),
-    "other figures": (other_figures, 2, "gate.json: measured on other figures. Run `plumbline gate` again."),
+    "other test data": (other_labels, 2, "gate.json: .*`plumbline validate`"),
+    "other figures": (other_figures, 2, "gate.json: .*`plumbline gate`"),
     "another model": (
         lambda data: shutil.copyfile(data / "export/float32.onnx", data / "export/int8.onnx"),
         3,
-        "not as approved: int8.onnx",
+        "approval.json: .*int8.onnx",
     ),
     "other weights": (
         lambda data: shutil.copyfile(data / "export/float32.onnx", data / "export/weights.safetensors"),
         3,
-        "not as approved: weights.safetensors",
+        "approval.json: .*weights.safetensors",
     ),
-    "no verdict": (lambda data: (data / "gate/gate.json").unlink(), 2, "gate.json: no such file"),
-    "no model": (
-        lambda data: (data / "export/int8.onnx").unlink(),
-        2,
-        "int8.onnx: no such file. Run `plumbline export` first.",
-    ),
+    "no verdict": (lambda data: (data / "gate/gate.json").unlink(), 2, "gate.json: "),
+    "no model": (lambda data: (data / "export/int8.onnx").unlink(), 2, "int8.onnx: .*`plumbline export`"),
 }
 
 
 @pytest.mark.parametrize("harm", REFUSED)
 def test_what_was_not_approved_as_it_is_makes_no_package(project, harm):
     """Else a model could be released on the approval of another."""
-    change, code, words = REFUSED[harm]
+    change, code, places = REFUSED[harm]
     change(project / "data")
     ended = run_cli("package", cwd=project)
     assert ended.code == code
-    assert words in ended.err
+    assert re.search(places, ended.err)
     assert not (project / "data" / "package").exists()

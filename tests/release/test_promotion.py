@@ -16,6 +16,7 @@ from plumbline.release.promotion import is_champion, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.versions import figures
+from tests.refusals import refuses
 from tests.release.conftest import MakePackage
 from tests.tiny import PARAMS, run_cli
 from tests.words import METRICS, read_words
@@ -61,9 +62,9 @@ def test_figures_hashes_and_origin_go_on_record(registry: Registry, make_package
     assert client.get_run(item.run_id).data.metrics == dict(figures(METRICS))
 
 
-@pytest.mark.parametrize("name", ["champion", "winner"])  # an option here, an argument there
+@pytest.mark.parametrize("name", ["champion", "package"])  # an option here, an argument there
 def test_a_name_of_nothing_is_refused(registry: Registry, name: str) -> None:
-    with pytest.raises(InputError, match=r"nothing was released yet|^winner: no such folder"):
+    with refuses(f"{name}.missing", f"{name}: "):
         resolve_model(name)
 
 
@@ -108,7 +109,7 @@ def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, m
         quicker.set_champion(quicker.register(three, verify_package(three)).number)
 
     won = verify_package(three).version
-    with pytest.raises(InputError, match=rf"another promotion changed the champion \(version {won} now\)"):
+    with refuses("champion.changed_meanwhile", two, won):
         promote(two, compare)
     present = registry.champion()
     assert present is not None
@@ -146,7 +147,7 @@ def test_the_second_of_two_promotions_is_compared_with_the_first_champion(
 def test_rollback_walks_back_through_the_champions(registry: Registry, make_package: MakePackage) -> None:
     one, two, three = (promote(make_package(words), agree).champion for words in ("one", "two", "three"))
     assert [rollback().champion.version for _ in range(2)] == [two.version, one.version]
-    with pytest.raises(InputError, match="none to go back to"):
+    with refuses("champion.none_before"):
         rollback()
     again = promote(Path("package_three"), agree, allow_former=True)
     assert again.champion.number == three.number
@@ -175,13 +176,13 @@ def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry, make_
     assert (done.champion.number, done.former) == (two.number, four)
     assert not rollback(to=two.version).changed
     # What stood between is no longer gone back to, and comes back only on purpose.
-    with pytest.raises(InputError, match=f"{three.version} is no former champion. Former champions: {one.version}"):
+    with refuses("champion.not_former", three.version, one.version):
         rollback(to=three.version)
     for words in ("three", "four"):
-        with pytest.raises(GateRefused, match="again"):
+        with refuses("package.former_champion", "--again", error=GateRefused):
             promote(Path(f"package_{words}"), agree)
     assert rollback().champion.number == one.number
-    with pytest.raises(InputError, match="none to go back to"):
+    with refuses("champion.none_before"):
         rollback(to=two.version)
 
 
@@ -200,9 +201,9 @@ def test_lost_files_of_the_champion_are_told_and_mended_by_promoting_again(
     package = make_package("one")
     lost = promote(package, never).champion
     shutil.rmtree(registry.folder(lost))
-    with pytest.raises(InputError, match="promote the package again"):
+    with refuses("registry.files_missing"):
         resolve_model("champion")
-    with pytest.raises(InputError, match="promote the package again"):
+    with refuses("registry.files_missing"):
         promote(make_package("two"), agree)
     promote(package, never)
     assert read_words(resolve_model("champion")) == "one"
@@ -215,7 +216,7 @@ def test_the_champion_is_that_of_the_project_here(registry: Registry, make_packa
     assert "this project's" not in run_cli("release", "promote", package, cwd=Path.cwd()).err
     assert resolve_model("champion").is_dir()
     Path("params.yaml").write_text(yaml.safe_dump({**PARAMS, "package": {"name": "rome"}}))
-    with pytest.raises(InputError, match="nothing was released yet"):
+    with refuses("champion.missing"):
         resolve_model("champion")
     ended = run_cli("release", "promote", package, cwd=Path.cwd())
     assert "its name is plumbline, under which it is registered; this project's is rome" in ended.err
@@ -227,7 +228,7 @@ def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(
     old, new = make_package("old"), make_package("new")
     for package in (old, new):
         promote(package, agree)
-    with pytest.raises(GateRefused, match="was the champion until another replaced it and stays out"):
+    with refuses("package.former_champion", old, error=GateRefused):
         promote(old, agree)
     assert read_words(resolve_model("champion")) == "new"
     assert promote(old, agree, allow_former=True).changed

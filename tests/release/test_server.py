@@ -15,6 +15,7 @@ from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.tidy import tidy
 from tests.ports import free_port
+from tests.refusals import refuses
 from tests.release.conftest import MakePackage, Pair
 from tests.servers import answering
 from tests.words import read_words
@@ -61,7 +62,7 @@ def test_packages_are_promoted_found_rolled_back_and_tidied(make_package: MakePa
     assert verify_package(resolve_model("champion")).version == Registry().champion().version
     assert rollback().changed
     assert read_words(resolve_model("champion")) == "two"
-    with pytest.raises(SignatureRefused, match="not signed"):
+    with refuses("signature.missing", error=SignatureRefused):
         resolve_model("champion", verify_key=keys.public)
     promote(make_package("four"), agree, sign_key=keys.private)
     assert read_words(resolve_model("champion", verify_key=keys.public)) == "four"

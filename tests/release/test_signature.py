@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from plumbline.core.errors import GateRefused, InputError, SignatureRefused
+from plumbline.core.errors import GateRefused, SignatureRefused
 from plumbline.pretrained import FIELDS, PACKAGE
 from plumbline.release.names import verify_package
 from plumbline.release.promotion import challenge, promote, rollback
 from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_fields, resolve_model
 from plumbline.release.signature import PASSWORD, check_signature, sign, signature_of
+from tests.refusals import refuses
 from tests.release.conftest import MakePackage, Pair
 from tests.release.test_promotion import agree, never
 from tests.tiny import Tiny, run_cli
@@ -70,17 +71,18 @@ HARMED = {
     "a byte of the manifest": (lambda package: alter(package / "manifest.json"), "manifest.json"),
     "one file more": (lambda package: (package / ".gitignore").touch(), ".gitignore"),
     "one file less": (lambda package: (package / "MODEL_CARD.md").unlink(), "MODEL_CARD.md"),
-    "no signature": (lambda package: signature_of(package).unlink(), "not signed: there is no .*package_one.sig"),
-    "an empty one": (lambda package: signature_of(package).write_text(""), "not as the owner of"),
-    "one of nothing": (lambda package: signature_of(package).write_text("{}"), "not as the owner of"),
+    "no signature": (lambda package: signature_of(package).unlink(), "package_one.sig"),
+    "an empty one": (lambda package: signature_of(package).write_text(""), ""),
+    "one of nothing": (lambda package: signature_of(package).write_text("{}"), ""),
 }
 
 
 @pytest.mark.parametrize("harm", HARMED)
 def test_what_was_changed_since_is_refused(signed: Path, keys: Pair, harm: str) -> None:
-    change, said = HARMED[harm]
+    change, place = HARMED[harm]
     change(signed)
-    with pytest.raises(SignatureRefused, match=said):
+    key = "signature.missing" if harm == "no signature" else "signature.mismatch"
+    with refuses(key, signed, place, error=SignatureRefused):
         check_signature(signed, keys.public)
 
 
@@ -89,11 +91,11 @@ def test_links_to_files_are_followed_and_those_to_folders_refused(signed: Path, 
     (signed / "model.onnx").symlink_to(tmp_path / "cached")
     check_signature(signed, keys.public)
     (tmp_path / "cached").write_text("other")
-    with pytest.raises(SignatureRefused, match=r"signed it: .*model\.onnx"):
+    with refuses("signature.mismatch", "model.onnx", error=SignatureRefused):
         check_signature(signed, keys.public)
     (tmp_path / "elsewhere").mkdir()
     (signed / "adapters").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SignatureRefused, match="a link to a folder"):
+    with refuses("package.linked_folder", signed / "adapters", error=SignatureRefused):
         check_signature(signed, keys.public)
 
 
@@ -103,11 +105,11 @@ def test_another_key_is_refused_also_where_the_signature_names_the_right_one(
     right = json.loads(signature_of(signed).read_text())["verificationMaterial"]
     other = Pair(tmp_path, "other")
     sign(signed, other.private)
-    with pytest.raises(SignatureRefused, match="package_one: not as the owner of"):
+    with refuses("signature.mismatch", "package_one: ", keys.public, error=SignatureRefused):
         check_signature(signed, keys.public)
     forged = json.loads(signature_of(signed).read_text())
     signature_of(signed).write_text(json.dumps(forged | {"verificationMaterial": right}))
-    with pytest.raises(SignatureRefused, match="signed it: "):
+    with refuses("signature.mismatch", error=SignatureRefused):
         check_signature(signed, keys.public)
 
 
@@ -115,7 +117,7 @@ def test_another_key_is_refused_also_where_the_signature_names_the_right_one(
 def test_a_key_that_others_can_read_signs_nothing(make_package: MakePackage, keys: Pair, mode: int) -> None:
     keys.private.chmod(mode)
     package = make_package("one")
-    with pytest.raises(InputError, match=rf"own\.pem: others can read .* \(mode {mode:04o}\).*\n?.*chmod 600"):
+    with refuses("sign_key.open_to_others", "own.pem: ", f"{mode:04o}", "chmod 600"):
         sign(package, keys.private)
     assert not signature_of(package).exists()
 
@@ -128,10 +130,10 @@ def test_keys_that_cannot_be_used_are_named(signed: Path, keys: Pair, tmp_path: 
     other = Pair(tmp_path, "rsa", rsa.generate_private_key(65537, 2048))
     curve = Pair(tmp_path, "curve", ec.generate_private_key(ec.SECP256K1()))
     for key in (keys.public, missing, text, other.private, curve.private):
-        with pytest.raises(InputError, match=rf"{key.name}: cannot sign \("):
+        with refuses("sign_key.unusable", f"{key.name}: "):
             sign(signed, key)
     for key in (keys.private, missing, text, other.public, curve.public):
-        with pytest.raises(InputError, match=rf"{key.name}: cannot verify \("):
+        with refuses("verify_key.unusable", f"{key.name}: "):
             check_signature(signed, key)
 
 
@@ -141,7 +143,7 @@ def test_a_key_with_a_password_asks_for_it(
     locked, package = Pair(tmp_path, "locked", password=b"secret"), make_package("one")
     for password, key in (("", locked), ("wrong", locked), ("secret", keys)):
         monkeypatch.setenv(PASSWORD, password)
-        with pytest.raises(InputError, match=f"cannot sign .*{PASSWORD}"):
+        with refuses("sign_key.unusable", PASSWORD):
             sign(package, key.private)
     sign(package, locked.private)
     check_signature(package, locked.public)
@@ -161,7 +163,7 @@ def test_the_keys_that_the_guide_makes_with_openssl_work(make_package: MakePacka
 def test_the_champion_is_signed_when_it_is_promoted(registry: Registry, make_package: MakePackage, keys: Pair) -> None:
     package = make_package("one")
     promote(package, never)
-    with pytest.raises(SignatureRefused, match="not signed"):
+    with refuses("signature.missing", error=SignatureRefused):
         resolve_model("champion", verify_key=keys.public)
     assert not promote(package, never, sign_key=keys.private).changed  # it was the champion already, and is signed now
     assert not signature_of(package).exists()
@@ -173,7 +175,7 @@ def test_the_champion_is_signed_when_it_is_promoted(registry: Registry, make_pac
     rollback()
     resolve_model("champion", verify_key=keys.public)
     (champion / "model.onnx").write_text("evil")
-    with pytest.raises(SignatureRefused, match=r"signed it: .*model\.onnx"):
+    with refuses("signature.mismatch", "model.onnx", error=SignatureRefused):
         resolve_model("champion", verify_key=keys.public)
 
 
@@ -182,9 +184,9 @@ def test_an_unfit_key_or_a_refusal_leaves_the_registry_as_it_was(
 ) -> None:
     keys.private.chmod(0o644)
     package = make_package("one")
-    with pytest.raises(InputError, match="chmod 600"):
+    with refuses("sign_key.open_to_others"):
         promote(package, never, sign_key=keys.private)
-    with pytest.raises(InputError, match="chmod 600"):
+    with refuses("sign_key.open_to_others"):
         challenge(package, sign_key=keys.private)
     assert Registry().versions() == []
     keys.private.chmod(0o600)
@@ -200,7 +202,7 @@ def test_a_server_hands_out_signatures_and_an_old_download_is_fetched_again(
         monkeypatch.setattr(f"plumbline.release.{module}.local_folder", lambda uri: None)  # as on a server
     package = make_package("one")
     promote(package, never)
-    with pytest.raises(SignatureRefused, match="not signed"):
+    with refuses("signature.missing", error=SignatureRefused):
         resolve_model("champion", verify_key=keys.public)
     shutil.rmtree(package)
     promote(make_package("one", seconds=3), never, sign_key=keys.private)

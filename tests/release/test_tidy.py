@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from plumbline.cli.release import app
 from plumbline.core.console import log
-from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused
 from plumbline.export.package import verify_package
 from plumbline.params import Tidy
 from plumbline.release.promotion import challenge, promote, rollback
@@ -26,6 +26,7 @@ from plumbline.release.resolve import resolve_model
 from plumbline.release.server import Server
 from plumbline.release.tidy import plan_tidy, tidy
 from plumbline.release.versions import TRAINING, Records, Registered, former_champions
+from tests.refusals import refuses
 from tests.release.conftest import MakePackage
 from tests.words import read_words
 
@@ -63,7 +64,7 @@ def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry
     assert rollback().champion.number == 4
     assert rollback().champion.number == 3
     assert model() == "three"
-    with pytest.raises(InputError, match="no champion was released before"):
+    with refuses("champion.none_before"):
         rollback()
     assert tidy(FEW, registry).packages[0].number == 4  # rolled back, and one older than the newest
 
@@ -74,7 +75,7 @@ def test_a_former_champion_that_stays_is_refused_after_tidying(registry: Registr
         promote(make_package(words), agree)
     tidy(Tidy(former_champions=1, packages=5), registry)
     assert [item.state for item in registry.versions()] == ["champion", "former", "former", "former"]
-    with pytest.raises(GateRefused, match="until another replaced it"):
+    with refuses("package.former_champion", error=GateRefused):
         promote(Path("package_one"), agree)
     assert promote(Path("package_one"), agree, allow_former=True).changed
 

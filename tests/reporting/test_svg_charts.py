@@ -76,7 +76,7 @@ def test_two_charts_on_one_page_share_no_name():
 
 def test_a_value_over_time_ends_at_its_last_day_within_its_band():
     days = ["2020-01-01", "2021-01-01", "2022-01-01"]
-    drawing = ElementTree.fromstring(course_chart("a < b", days, [0, 0, 1], [0, 1, 2], [0, 2, 4]))
+    drawing = ElementTree.fromstring(course_chart("a < b", days, low=[0, 0, 1], value=[0, 1, 2], high=[0, 2, 4]))
     line, band = (
         [tuple(map(float, pair.split(","))) for pair in drawing.find(f"{SVG}{kind}").get("points").split()]
         for kind in ("polyline", "polygon")

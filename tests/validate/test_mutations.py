@@ -163,7 +163,8 @@ def verdict(root, trained, models, monkeypatch):
     monkeypatch.setattr(stage, "report_figures", lambda *_: {})
     monkeypatch.setattr("plumbline.validate.gate.write_report", lambda *_: None)
     given, prepared, out = load_params(root / "params.yaml"), root / "data" / "prepare", models / "validate"
-    stage.validate(prepared, trained, models / "compress", models / "export", given.validate_, given.prepare, out)
+    folders = (prepared, trained, models / "compress", models / "export")
+    stage.validate(*folders, params=given.validate_, limits=given.prepare, out=out)
     judge(out, given.gate, models / "gate")
     return read_json(models / "gate" / "gate.json")
 

@@ -11,7 +11,7 @@ import typer
 
 from plumbline import __version__
 from plumbline.cli import adapters, release, restore, serve, service, stages, tools, watch
-from plumbline.core.console import log, setup_logging
+from plumbline.core.console import log, setup_logging, warn
 from plumbline.core.errors import INTERRUPTED, InputError, PlumblineError, is_interrupt
 from plumbline.core.extras import missing_extra
 from plumbline.core.files import forbidden, unwritten
@@ -91,10 +91,10 @@ def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     if message is None:
         threading.__excepthook__(failed)
     else:
-        log.warning("%s", message)
+        warn("%s", message, key=message.key)
 
 
 def _die_with_dvc(parent: int | None) -> None:
     """End a DVC stage when its DVC ends; else it would go on unseen and write into its folder."""
     if "DVC_STAGE" in os.environ and not die_with_parent(parent):
-        raise InputError("DVC ended before this stage began.")
+        raise InputError("DVC ended before this stage began.", key="dvc.ended")

@@ -17,6 +17,8 @@ from plumbline.core.source_code import check_code
 from plumbline.params import Simulate, is_partial, load_params, load_section
 from plumbline.params.load import load_restoration
 
+SECTION_ARGUMENTS = ("params", "limits")
+"""Names of the arguments of a stage that take the sections of the parameters, in the order of `Step.sections`."""
 LEARNING = ("train", "compress", "export", "validate", "package")
 """Stages that need the extras of their family."""
 
@@ -48,8 +50,8 @@ class CommandFamily:
     extras: tuple[str, ...]
     steps: Mapping[str, Step]
 
-    def run(self, stage: str, params: Path, data: Path, *more: Any) -> None:
-        """Run a stage, which reads and writes below `data`; `more` follows the output: the number of processes.
+    def run(self, stage: str, params: Path, data: Path, **more: Any) -> None:
+        """Run a stage, which reads and writes below `data`; `more`: further arguments, as the number of processes.
 
         Raises:
             InputError: see the stage; or the package that runs is not that of this checkout.
@@ -59,18 +61,19 @@ class CommandFamily:
             need(extra, stage)
         step = self.steps[stage]
         try:
-            arguments = step.arguments(params, data) if step.arguments else self._arguments(step, params, data)
+            sections = {} if step.arguments else self._sections(step, params)
+            arguments = step.arguments(params, data) if step.arguments else [data / folder for folder in step.reads]
             module, _, function = step.place.partition(":")
-            getattr(importlib.import_module(module), function)(*arguments, data / stage, *more)
+            getattr(importlib.import_module(module), function)(*arguments, **sections, out=data / stage, **more)
         except ParameterError as error:
-            raise InputError(f"{params}: {error}") from None
+            raise InputError(f"{params}: {error}", key=error.key) from None
 
-    def _arguments(self, step: Step, params: Path, data: Path) -> list[Any]:
+    def _sections(self, step: Step, params: Path) -> dict[str, Any]:
         loaded = self.load(params)
         if step.trains:
             on_all_devices(loaded.train)
         sections = [getattr(loaded, section) for section in step.sections] or [loaded]
-        return [*(data / folder for folder in step.reads), *sections]
+        return dict(zip(SECTION_ARGUMENTS, sections, strict=False))
 
 
 def _simulation_arguments(params: Path, data: Path) -> list[Any]:
@@ -146,5 +149,7 @@ def family_in(params: Path) -> CommandFamily:
         content = None  # the function that reads the values reports the error
     name = content.get("family", "diagnosis") if isinstance(content, dict) else "diagnosis"
     if not isinstance(name, str) or name not in FAMILIES:
-        raise InputError(f"{params}: family: {name!r} found, one of {', '.join(FAMILIES)} needed.")
+        raise InputError(
+            f"{params}: family: {name!r} found, one of {', '.join(FAMILIES)} needed.", key="params.unknown_family"
+        )
     return FAMILIES[name]

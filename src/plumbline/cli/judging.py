@@ -62,7 +62,8 @@ class Judging(JudgingOptions):
         if self.verify_key is not None:
             raise InputError(
                 f"--adapter {self.adapter} with --verify-key: an adapter changes the model and has no signature. "
-                "Merge it (`plumbline adapters merge`), package the result and sign that, or leave one of the two out."
+                "Merge it (`plumbline adapters merge`), package the result and sign that, or leave one of the two out.",
+                key="option.adapter_with_verify_key",
             )
         need("torch", "--adapter")
         from plumbline.serve.adapt import merge

@@ -178,7 +178,10 @@ class OnceCommand(TyperCommand):
         ]
         for option in single:
             if (count := single.count(option)) > 1:
-                raise InputError(f"{max(option.opts, key=len)} is given {count} times, and takes one value.")
+                raise InputError(
+                    f"{max(option.opts, key=len)} is given {count} times, and takes one value.",
+                    key="option.given_twice",
+                )
         return super().parse_args(ctx, args)
 
 

@@ -20,7 +20,7 @@ from plumbline.cli.options import (
     VerifyKeyOption,
     print_table,
 )
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.params import Tidy, load_params
 from plumbline.params.load import load_restoration
@@ -78,12 +78,13 @@ def _warn_of_name(package: Path, project_name: str) -> None:
 
     name = verify_package(package).name
     if name != project_name:
-        log.warning(
+        warn(
             "%s: its name is %s, under which it is registered; this project's is %s (package.name in params.yaml), and "
             "its champion and challenger stay what they were.",
             package,
             name,
             project_name,
+            key="package.other_name",
         )
 
 
@@ -91,11 +92,14 @@ def _warn_of_name(package: Path, project_name: str) -> None:
 def is_champion(
     package: FolderArgument,
 ) -> None:
-    """Say whether an unharmed package is the champion, with exit code 0, or not (3). Nothing is changed."""
+    """Check whether an unharmed package is the champion: exit code 0, or 3 if not. Changes nothing."""
     from plumbline.release.promotion import is_champion as run
 
     if not run(package):
-        raise GateRefused(f"{package} is not the champion. `plumbline release promote {package}` makes it so.")
+        raise GateRefused(
+            f"{package} is not the champion. `plumbline release promote {package}` makes it so.",
+            key="package.not_champion",
+        )
     log.info("%s is the champion already", package)
 
 
@@ -128,7 +132,7 @@ def challenge(
     from plumbline.release.registry import Registry
 
     if (package is None) != none:
-        raise InputError("release challenge: give the folder of a package, or --none.")
+        raise InputError("release challenge: give the folder of a package, or --none.", key="option.no_challenger")
     if package is None:
         Registry(_name_in(params)).challenge(None)
         log.info("there is no challenger any more")

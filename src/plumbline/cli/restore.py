@@ -73,11 +73,13 @@ def restore(
 ) -> None:
     """Restore the displacement between your own points, with how sure it is, as a GeoTIFF."""
     if (buildings is None) != (buildings_output is None):
-        raise InputError("--buildings and --buildings-output: give both, or neither.")
+        raise InputError("--buildings and --buildings-output: give both, or neither.", key="option.half_of_pair")
     if buildings_output is not None and buildings_output.suffix.lower() not in TABLES:
-        raise InputError(f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.")
+        raise InputError(
+            f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.", key="output.other_format"
+        )
     if areas is not None and areas.suffix.lower() not in AREAS:
-        raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.")
+        raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.", key="output.other_format")
     from plumbline.fields.restore.field import parse_box
     from plumbline.fields.restore.plan import RestoreOptions
     from plumbline.fields.restore.restore import restore as run
@@ -131,5 +133,7 @@ def merge(
     from plumbline.release.resolve import resolve_fields
 
     if output.suffix != ".onnx":
-        raise InputError(f"--output {output}: an ONNX file is written; give a name that ends in .onnx.")
+        raise InputError(
+            f"--output {output}: an ONNX file is written; give a name that ends in .onnx.", key="output.other_format"
+        )
     merge_adapters(resolve_fields(model), adapter, output)

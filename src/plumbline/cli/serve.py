@@ -22,7 +22,7 @@ from plumbline.cli.options import (
     Without,
     WorkersOption,
 )
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError, PlumblineError, SignatureRefused
 from plumbline.core.extras import install, is_installed, need
 from plumbline.core.jobs import one_thread
@@ -68,7 +68,10 @@ def predict(
 
     check_output(output)
     if judging.adapter is not None and artifact is not None:
-        raise InputError(f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.")
+        raise InputError(
+            f"--artifact {artifact}: an adapted model has float32 only. Leave --artifact out.",
+            key="option.artifact_with_adapter",
+        )
     with judging.request() as request:
         run(replace(request, artifact=artifact), output, map_path, basemap)
 
@@ -84,7 +87,7 @@ def inspect(
     ] = None,
     params: ProductsOption = None,
 ) -> None:
-    """Say what files are, how they are understood, and what is doubtful, before a model judges by them."""
+    """Show what files are, how they are understood, and what is doubtful, before a model judges by them."""
     from rich.console import Console
 
     from plumbline.serve.inspect import check_report, look, print_text, write_report
@@ -114,7 +117,7 @@ def explain(
     ] = None,
     plan: Annotated[Path | None, typer.Option(help="Also draw the buildings' plans: an HTML file.")] = None,
 ) -> None:
-    """Say which scatterers and which features moved each judgement, and by how much."""
+    """Show which scatterers and which features moved each judgement, and by how much."""
     need("torch", "explain")
     from plumbline.serve.explain.run import explain as run
     from plumbline.serve.predictions import check_output
@@ -150,7 +153,10 @@ def report(
     from plumbline.serve.report.run import report as run
 
     if building and top is not None:
-        raise InputError(f"--top {top} with --building: the report holds either the named buildings or the first ones.")
+        raise InputError(
+            f"--top {top} with --building: the report holds either the named buildings or the first ones.",
+            key="option.top_with_building",
+        )
     with judging.request() as request:
         run(request, output, building or (), top or TOP, about)
 
@@ -221,10 +227,14 @@ def score(
     if outcome.failed:
         raise PlumblineError(
             "failed, and tried again the next time: "
-            + "; ".join(f"{name} ({reason})" for name, reason in outcome.failed.items())
+            + "; ".join(f"{name} ({reason})" for name, reason in outcome.failed.items()),
+            key="delivery.failed",
         )
     if outcome.aside:
-        raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {values.score.out}.")
+        raise InputError(
+            f"set aside: {', '.join(outcome.aside)}. The reasons are above, and in {values.score.out}.",
+            key="delivery.set_aside",
+        )
 
 
 def _find_challenger(name: str, verify_key: Path | None) -> Path | None:
@@ -241,5 +251,5 @@ def _find_challenger(name: str, verify_key: Path | None) -> Path | None:
     try:
         return find_challenger(name, verify_key=verify_key)
     except SignatureRefused as error:
-        log.warning("The challenger is left out. %s", error)
+        warn("The challenger is left out. %s", error, key="challenger.not_signed")
         return None

@@ -43,7 +43,8 @@ def serve(
         first = error.errors()[0]
         field = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"serve: {field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
+            f"serve: {field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}",
+            key="settings.bad_value",
         ) from None
     run(checked)
 
@@ -59,11 +60,18 @@ def read_tokens(path: Path) -> tuple[SecretStr, ...]:
         about = path.stat()
         words = [line.split() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--token-file {path}: not readable ({error}). If it is there, run {shared}.") from None
+        raise InputError(
+            f"--token-file {path}: not readable ({error}). If it is there, run {shared}.", key="token_file.unreadable"
+        ) from None
     own_group = about.st_gid in (os.getegid(), *os.getgroups())
     if about.st_mode & stat.S_IRWXO or (about.st_mode & stat.S_IRWXG and not own_group):
         who = "everybody" if about.st_mode & stat.S_IRWXO else f"the foreign group {about.st_gid}"
-        raise InputError(f"--token-file {path}: {who} may read it. Run `chmod 600 {path}`, or {shared}.")
+        raise InputError(
+            f"--token-file {path}: {who} may read it. Run `chmod 600 {path}`, or {shared}.",
+            key="token_file.open_to_others",
+        )
     if not words or any(len(line) != 1 or not line[0].isascii() for line in words):
-        raise InputError(f"--token-file {path}: one word of ASCII characters is needed in each line.")
+        raise InputError(
+            f"--token-file {path}: one word of ASCII characters is needed in each line.", key="token_file.bad_line"
+        )
     return tuple(SecretStr(word) for (word,) in words)

@@ -27,14 +27,14 @@ def simulate(params: ParamsOption = PARAMS) -> None:
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
     one_thread()
-    family_in(params).run("ingest", params, DATA, workers)
+    family_in(params).run("ingest", params, DATA, workers=workers)
 
 
 @app.command(epilog="Example: `plumbline prepare`")
 def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
     """Assign points to buildings, decouple, and write split sequences into data/prepare."""
     one_thread()
-    family_in(params).run("prepare", params, DATA, workers)
+    family_in(params).run("prepare", params, DATA, workers=workers)
 
 
 @app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
@@ -64,7 +64,7 @@ def export(
     With --model one network in float32 and in fp16; int8 needs the buildings that it was trained on.
     """
     if (model is None) != (output is None):
-        raise InputError("export: give --model and --output, or neither.")
+        raise InputError("export: give --model and --output, or neither.", key="option.half_of_pair")
     if model is not None and output is not None:
         need("torch", "export --model")
         from plumbline.export.stage import export_model

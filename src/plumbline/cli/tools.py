@@ -39,9 +39,11 @@ def triton(
     from plumbline.release.resolve import resolve_model
 
     if tensorrt and not gpu:
-        raise InputError("--tensorrt: TensorRT needs a GPU. Give --gpu as well.")
+        raise InputError("--tensorrt: TensorRT needs a GPU. Give --gpu as well.", key="option.tensorrt_without_gpu")
     if threads and gpu:
-        raise InputError("--threads: of a copy on the CPU. Leave it out, or --gpu.")
+        raise InputError(
+            "--threads: applies to a copy on the CPU only. Leave out --threads or --gpu.", key="option.threads_with_gpu"
+        )
     settings = TritonSettings(max_batch_size, max_queue_delay_us, gpu, tensorrt, instances, threads)
     write_repository(resolve_model(package), output, settings)
 

@@ -38,7 +38,10 @@ def replay(
     check_output(output)
     days = re.fullmatch(r"\s*0*([1-9]\d{0,4})d\s*", every)
     if days is None:
-        raise InputError(f"--every {every}: a number of days from 1 to 99999 with the letter d needed, as 180d.")
+        raise InputError(
+            f"--every {every}: a number of days from 1 to 99999 with the letter d needed, as 180d.",
+            key="option.no_days",
+        )
     with judging.request() as request:
         run(request, output, int(days[1]), threshold)
 

@@ -63,9 +63,12 @@ def check_place(path: Path) -> None:
     """
     with suppress(OSError):  # asked once: another process may just put its own there
         if not stat.S_ISDIR(path.stat().st_mode):
-            raise InputError(f"{path}: is a file. Give the name of a folder.")
+            raise InputError(f"{path}: is a file. Give the name of a folder.", key="output.is_a_file")
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise InputError(f"{path}: is the folder that this was started in, or one around it. Give the name of another.")
+        raise InputError(
+            f"{path}: is the working directory, or contains it. Give the name of another folder.",
+            key="output.working_folder",
+        )
 
 
 @contextmanager
@@ -110,7 +113,9 @@ def told_unwritten(path: Path, disk_alone: bool = False) -> Iterator[None]:
         refusal = unwritten(error, path)
         if refusal is None and isinstance(error, OSError) and not disk_alone:
             why = why_unwritten(error, path)
-            refusal = NotWritable(f"{path}: could not be written ({why}). Make room, or give another output.")
+            refusal = NotWritable(
+                f"{path}: could not be written ({why}). Make room, or give another output.", key="output.write_failed"
+            )
         if refusal is None:
             raise
         raise refusal from error
@@ -128,9 +133,12 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
         return None
     file, reason = refusal
     place = file or path
-    subject = f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk takes no more"
+    subject = (
+        f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk cannot be written to"
+    )
     return NotWritable(
-        f"{subject} ({reason}). Make room on that disk, or let it be written to, and run the same again."
+        f"{subject} ({reason}). Make room on that disk, or make it writable, and run the command again.",
+        key="disk.full",
     )
 
 
@@ -140,7 +148,8 @@ def forbidden(error: Exception) -> InputError | None:
         return None
     place = given_name(Path(os.fsdecode(error.filename)))
     return InputError(
-        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Open it to who runs this, or give another."
+        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Give this user access to it, or name another.",
+        key="file.permission_denied",
     )
 
 
@@ -160,7 +169,7 @@ def check_writable(path: Path) -> None:
     """
     path = _led_to(path)
     if path.is_dir():
-        raise InputError(f"{path}: is a folder. Give the name of a file.")
+        raise InputError(f"{path}: is a folder. Give the name of a file.", key="output.is_a_folder")
     with _refused(path):
         _try(_beside(path))
     check_closed(path)
@@ -191,7 +200,8 @@ def _refused(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise NotWritable(
-            f"{path}: nothing can be written into {path.parent} ({error.strerror}). Give another place."
+            f"{path}: nothing can be written into {path.parent} ({error.strerror}). Give another place.",
+            key="output.not_writable",
         ) from error
 
 
@@ -285,9 +295,9 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable as JSON ({error}).") from None
+        raise InputError(f"{path}: not readable as JSON ({error}).", key="json.unreadable") from None
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 
 SUFFIX = ".gpkg"
@@ -44,12 +44,16 @@ def check_closed(path: Path) -> None:
             why = str(error)
     sidecars = _beside(path)
     if is_held:
-        sign = f"{sidecars[0].name} lies beside it" if sidecars else "it is writing"
-        raise InputError(f"{path}: is open in another program ({sign}). Close it there, or give another output.")
+        sign = f"{sidecars[0].name} is beside it" if sidecars else "it is writing"
+        raise InputError(
+            f"{path}: is open in another program ({sign}). Close it there, or give another output.",
+            key="geopackage.open_elsewhere",
+        )
     if sidecars and why:
         raise InputError(
-            f"{sidecars[0]}: was left beside a file that cannot be opened ({why}), and would be laid over a new one. "
-            "Remove it, or give another output."
+            f"{sidecars[0]}: belongs to a file that cannot be opened ({why}), and would spoil a new one. "
+            "Remove it, or give another output.",
+            key="geopackage.foreign_sidecar",
         )
     for side in sidecars:  # what they had is taken in
         side.unlink(missing_ok=True)
@@ -91,7 +95,8 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
         if member + WAL in members:
             raise InputError(
                 f"{path}: the latest changes of {member} are in {member}{WAL}, which is not read within a zip. Unpack "
-                f"it, and give {member}."
+                f"it, and give {member}.",
+                key="geopackage.changes_in_zip",
             )
         return
     beside = path.with_name(path.name + WAL)
@@ -99,11 +104,12 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
         with path.open("rb") as stream:
             header = stream.read(MODE + 1)
         if header[MODE:] == IN_WAL and not beside.is_file():
-            log.warning(
-                "%s: seems copied while a program had it open: what that kept in %s is missing. Close it there, and "
-                "copy it again.",
+            warn(
+                "%s: was probably copied while a program had it open: its latest changes, in %s, are missing. "
+                "Close it there, and copy it again.",
                 path,
                 beside.name,
+                key="geopackage.changes_missing",
             )
         return
     try:
@@ -114,7 +120,8 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
             return  # what reads it says what is wrong
         raise InputError(
             f"{path}: its latest changes are in {beside.name}, which cannot be read here ({error}). Copy both into a "
-            "folder that you can write to, and give the copy."
+            "folder that you can write to, and give the copy.",
+            key="geopackage.changes_unreadable",
         ) from None
 
 

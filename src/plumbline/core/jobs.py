@@ -94,7 +94,8 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
                 raise
     except BrokenProcessPool:
         raise PlumblineError(
-            "A worker process was ended from outside, for want of memory perhaps. Run it again with fewer workers."
+            "A worker process was killed, perhaps because memory ran out. Run it again with fewer workers.",
+            key="worker.ended",
         ) from None
 
 
@@ -226,14 +227,15 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
             break
         except Timeout:
             raise InputError(
-                f"{stage}: another process is at it in {path.parent.parent}. Wait for it, or end it."
+                f"{stage}: another process runs it in {path.parent.parent}. Wait for it, or end it.", key="stage.busy"
             ) from None
         except OSError as error:
             if tries_left and isinstance(error, FileNotFoundError | FileExistsError):
                 continue  # another process has just ended, and removed the folder
             raise unwritten(error, path.parent) or NotWritable(
-                f"{path.parent}: cannot be written into ({error.strerror}), where finished portions of the work are "
-                "kept. Let it be, or run this in a folder of your own."
+                f"{path.parent}: cannot be written into ({error.strerror}); it keeps finished portions of the work. "
+                "Make it writable, or run this in another folder.",
+                key="work.not_writable",
             ) from error
     try:
         yield

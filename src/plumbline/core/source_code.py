@@ -55,7 +55,8 @@ def check_code(stage: str) -> None:
             f"{stage}: {PYTHON_PACKAGE} runs, which is not the source code of this checkout "
             f"({root / SOURCES}). DVC would file the result under code that did not make it.\n"
             f"Run `make install` in {root}, and `source {root}/.venv/bin/activate`. "
-            f"With another environment: `pip install --no-deps -e {root}`."
+            f"With another environment: `pip install --no-deps -e {root}`.",
+            key="checkout.other_code",
         )
 
 
@@ -78,7 +79,8 @@ def check_map_page(stage: str) -> None:
     if missing:
         raise InputError(
             f"{stage}: {missing}: the map's page is not built, and the stage `{STAGE_OF_PAGE}` needs it. "
-            "Run `make web`."
+            "Run `make web`.",
+            key="map.page_not_built",
         )
 
 

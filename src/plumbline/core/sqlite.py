@@ -24,7 +24,10 @@ def ask_database(uri: str) -> None:
     try:
         engine = create_engine(uri)
     except ModuleNotFoundError as error:
-        raise InputError(f"MLFLOW_TRACKING_URI: its database needs the module {error.name}; install it.") from None
+        raise InputError(
+            f"MLFLOW_TRACKING_URI: its database needs the module {error.name}; install it.",
+            key="registry.driver_missing",
+        ) from None
     try:
         engine.connect().close()
     finally:

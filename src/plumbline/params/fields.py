@@ -46,7 +46,7 @@ class Shares(Section):
     def checks(self) -> Checks:
         """Return the rules between its keys."""
         words = "tune, calibrate and test leave less than a tenth of the scenes to train on"
-        return [(self.tune + self.calibrate + self.test >= 0.9, words)]
+        return [(self.tune + self.calibrate + self.test >= 0.9, words, "shares.too_few_to_train")]
 
 
 class PrepareFields(Section):
@@ -105,6 +105,7 @@ class AdapterFields(TrainFields):
                 self.devices * self.nodes > 1 or self.strategy != "auto",
                 f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} found; adapters train "
                 "in one process. Use 1, 1 and auto; train.devices may still be more",
+                "adapter.several_processes",
             ),
         ]
 
@@ -156,14 +157,20 @@ class FieldGate(Section):
         """Return the rules between its keys."""
         bounds = [name for name in ("min", "max", "max_ratio_to") if getattr(self, name) is not None]
         return [
-            (len(bounds) != 1, f"one of min, max, max_ratio_to is needed, {' and '.join(bounds) or 'none'} found"),
+            (
+                len(bounds) != 1,
+                f"one of min, max, max_ratio_to is needed, {' and '.join(bounds) or 'none'} found",
+                "gate.not_one_bound",
+            ),
             (
                 (self.bound is None) != (self.max_ratio_to is None),
                 "bound goes with max_ratio_to, and max_ratio_to with bound",
+                "gate.no_comparison",
             ),
             (
                 self.max_ratio_to is not None and self.metric not in ("rmse_mm", "gradient_error_mm_m", "crps_mm"),
                 f"max_ratio_to bounds what is better if it is smaller; {self.metric} needs min or max",
+                "gate.ratio_of_larger_is_better",
             ),
         ]
 
@@ -220,5 +227,9 @@ class RestorationParams(Section):
             "adapt.crop": self.adapt.crop,
         }.items():
             multiple = 2 ** (levels - 1)
-            yield cells % multiple, f"{name}: {cells} found; {levels} levels need a multiple of {multiple}"
-            yield cells > most, f"{name}: {cells} found, and scenes have {most} (simulate.cells)"
+            yield (
+                cells % multiple,
+                f"{name}: {cells} found; {levels} levels need a multiple of {multiple}",
+                "cells.no_multiple",
+            )
+            yield cells > most, f"{name}: {cells} found, and scenes have {most} (simulate.cells)", "cells.beyond_scene"

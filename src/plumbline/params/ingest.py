@@ -91,18 +91,22 @@ class ProfileRows(Section):
                 self.labelled and of_labels != (True, True),
                 "labelled rows need severity_unit, and quadrants, which say what the codes of locations mean "
                 "(code -> NE, NW, SW, SE or none); they are never guessed",
+                "labels.meaning_missing",
             ),
             (
                 not self.labelled and any(of_labels),
                 "severity_unit and quadrants are of labelled rows; leave them out, or: labelled: true",
+                "labels.not_labelled",
             ),
             (
                 times not in ((True, False, False), (False, True, True)),
                 "the time of the observation is needed once: years, or first and last; it is never guessed",
+                "observation.not_given_once",
             ),
             (
                 self.first is not None and self.last is not None and self.last <= self.first,
                 f"last, {self.last}, is not after first, {self.first}",
+                "observation.last_before_first",
             ),
         ]
 
@@ -158,24 +162,33 @@ class Product(Section):
         return [
             (
                 self.format == "profiles" and self.profiles is None,
-                "format profiles needs profiles, which say what the rows do not",
+                "format profiles needs profiles, with what the rows lack",
+                "profiles.missing",
             ),
             (
                 self.profiles is not None and (self.format or "profiles") != "profiles",
-                f"profiles say what profile rows do not; format {self.format} does not use them",
+                f"profiles describe profile rows; format {self.format} does not use them",
+                "profiles.other_format",
             ),
-            (self.profiles is not None and unused, f"profile rows do not use {', '.join(unused)}"),
+            (
+                self.profiles is not None and unused,
+                f"profile rows do not use {', '.join(unused)}",
+                "profiles.unused_keys",
+            ),
             (
                 not 5 <= incidence <= 85,
                 f"incidence_deg: {incidence:g} found{radians}, 5 to 85 degrees are possible",
+                "incidence.out_of_range",
             ),
             (
                 not self.columns and (self.incidence_deg is None) != (self.heading_deg is None),
                 "incidence_deg and heading_deg go together",
+                "sight.half_given",
             ),
             (
                 self.format == "columns" and not self.columns,
-                "format columns needs columns, which say what is what in the file",
+                "format columns needs columns, with the names of the columns in the file",
+                "columns.missing",
             ),
             *(self._table_checks() if self.columns else ()),
         ]
@@ -189,27 +202,39 @@ class Product(Section):
         ways = [(name in has) + (constant is not None) for name, constant in angles]
         return [
             *(
-                (getattr(self, key) is None, f"{key} must be stated with columns, it is never guessed")
+                (
+                    getattr(self, key) is None,
+                    f"{key} must be stated with columns, it is never guessed",
+                    "columns.fact_missing",
+                )
                 for key in ("units", "positive", "epochs")
             ),
-            (len(set(named)) < len(named), "columns: one column of the file cannot be two things"),
+            (
+                len(set(named)) < len(named),
+                "columns: one column of the file cannot be two things",
+                "columns.used_twice",
+            ),
             (
                 "separator" in self.model_fields_set and self.separator == self.decimal,
                 "separator and decimal cannot both be a comma",
+                "columns.separator_is_decimal",
             ),
             (
                 len(plane) + len(globe) != 2 or len(plane) == 1,
                 "columns: easting and northing, or latitude and longitude are needed",
+                "columns.no_coordinates",
             ),
-            (plane and self.crs is None, "crs must be stated with easting and northing"),
+            (plane and self.crs is None, "crs must be stated with easting and northing", "columns.no_crs"),
             (
                 (len(vector), ways) not in ((3, [0, 0]), (0, [1, 1])),
                 "the line of sight is needed once: columns los_east, los_north and los_up, or an incidence (column or "
                 "incidence_deg) and a heading (column or heading_deg)",
+                "sight.not_given_once",
             ),
             (
                 {"incidence", "heading"} & has and (self.units is None or self.units.angle is None),
                 "units.angle must be stated with a column of angles, it is never guessed",
+                "columns.no_angle_unit",
             ),
         ]
 

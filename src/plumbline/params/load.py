@@ -21,6 +21,8 @@ from plumbline.params.train import Model, Train
 from plumbline.params.validate import Gates, Package, Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
+KEYS = {"extra_forbidden": "params.unknown_key", "missing": "params.missing_key"}
+"""Keys of errors by pydantic's types. A check of a section has its own; all others are `params.bad_value`."""
 FAMILY = "family"
 """Key of a params file that says of what family of models it is; diagnosis without it."""
 
@@ -95,8 +97,9 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     unknown = sorted(map(str, set(content) - sections)) if isinstance(content, dict) else ["its content"]
     if unknown:
         raise InputError(
-            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not say stands "
-            "under ingest, products (docs/formats.md)."
+            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not contain is set "
+            "under ingest, products (docs/formats.md).",
+            key="params.unknown_section",
         )
     section = content.get(name)
     if section is None:
@@ -104,7 +107,7 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     try:
         return kind.model_validate(section)
     except ValidationError as error:
-        raise InputError("\n".join(f"{path}: {_explain(item, name)}" for item in error.errors())) from None
+        raise _refusal(error, str(path), name) from None
 
 
 def parse_params(content: Any, source: str = "params.yaml") -> Params:
@@ -125,8 +128,7 @@ def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        lines = [f"{source}: {_explain(item)}" for item in error.errors()]
-        raise InputError("\n".join(lines)) from None
+        raise _refusal(error, source) from None
 
 
 class _EachKeyOnce(yaml.SafeLoader):
@@ -138,7 +140,7 @@ class _EachKeyOnce(yaml.SafeLoader):
         for key, _ in node.value:
             if isinstance(key, yaml.ScalarNode):
                 if (key.tag, key.value) in keys:
-                    problem = f"{key.value!r} stands twice; write what both say under one"
+                    problem = f"{key.value!r} occurs twice; write both values under one key"
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 keys.add((key.tag, key.value))
         return node
@@ -156,19 +158,32 @@ def read_yaml(path: Path) -> Any:
         encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
         return _EachKeyOnce(content.decode(encoding)).get_single_data()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run from the project's root, or give --params FILE.") from None
+        raise InputError(
+            f"{path}: no such file. Run from the project's root, or give --params FILE.", key="file.missing"
+        ) from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}). Give a parameters file.") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}). Give a parameters file.", key="file.unreadable"
+        ) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InputError(
-            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as UTF-8."
+            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as UTF-8.",
+            key="yaml.not_utf8",
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:  # a day that is none, as 2020-02-30, is a ValueError
-        raise InputError(f"{path}: not readable as YAML ({error}).") from None
+        raise InputError(f"{path}: not readable as YAML ({error}).", key="yaml.unreadable") from None
 
 
-def _explain(item: Any, section: str = "") -> str:
+def _refusal(error: ValidationError, source: str, section: str = "") -> InputError:
+    """Return the error that names every wrong parameter; its key is that of the first."""
+    items = error.errors()
+    kind = items[0]["type"]
+    key = KEYS.get(kind, kind if "." in kind else "params.bad_value")
+    return InputError("\n".join(f"{source}: {_explain(item, section)}" for item in items), key=key)
+
+
+def _explain(item: Any, section: str) -> str:
     key = ".".join(str(part) for part in ([section] if section else []) + list(item["loc"])) or "the file"
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key. Remove it, or check its spelling."

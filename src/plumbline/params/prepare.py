@@ -75,12 +75,14 @@ class Prepare(Section):
             (
                 self.max_points < self.min_points,
                 f"max_points: {self.max_points} found, which must not be below min_points: {self.min_points}",
+                "max_points.below_min_points",
             ),
             (
                 self.folds == 1 or self.fold >= max(self.folds, 1),
                 f"folds: {self.folds} with fold: {self.fold} found; 0 with fold 0, or 2 and more with a fold below it",
+                "folds.bad_fold",
             ),
-            (missing, f"split: no share found for {' and '.join(missing)}"),
+            (missing, f"split: no share found for {' and '.join(missing)}", "split.share_missing"),
         ]
 
 

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
-Checks = Iterable[tuple[object, str]]
-"""Rules between the keys of a section: whether one is broken, and what is said then."""
+Checks = Iterable[tuple[object, str, str]]
+"""Rules between the parameters of a section: whether one is broken, the message, and the key of the error."""
 
 
 class Section(BaseModel):
@@ -24,9 +25,9 @@ class Section(BaseModel):
 
     @model_validator(mode="after")
     def _keep_checks(self) -> Self:
-        for is_broken, words in self.checks():
+        for is_broken, message, key in self.checks():
             if is_broken:
-                raise ValueError(words)
+                raise PydanticCustomError(key, "{message}", {"message": message})
         return self
 
     @field_validator("*", mode="before")
@@ -37,7 +38,9 @@ class Section(BaseModel):
         held = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
         among = _leaves(kind) & {int, float} and any(isinstance(item, bool) for item in held)
         if among or (isinstance(value, bool) and kind not in (bool, str)):
-            raise ValueError("neither yes nor no is meant here. Give a value as the documentation has it")
+            raise PydanticCustomError(
+                "params.yes_or_no", "yes and no are no values here. Give a value as in the documentation"
+            )
         return value
 
 

@@ -149,16 +149,19 @@ class Alarm(Section):
         return [
             (
                 is_beyond(self.bound, self.limit),
-                f"ends {self.bound:g} lies {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
+                f"ends {self.bound:g} is {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
                 "would end as it begins. Give the limit, or a number on its harmless side",
+                "alarm.ends_beyond_limit",
             ),
             (
                 self.buildings is not None and self.within is not None,
                 "buildings and within found; give one of them",
+                "alarm.buildings_and_within",
             ),
             (
                 self.buildings is not None and self.place is None,
                 "buildings needs place: two places may call different buildings by one name",
+                "alarm.no_place",
             ),
         ]
 
@@ -218,7 +221,7 @@ class Score(Section):
         """Return the rules between its keys."""
         names = [rule.name for rule in self.alarms]
         twice = sorted({name for name in names if names.count(name) > 1})
-        return [(twice, f"alarms: two rules have the name {', '.join(twice)}; give each its own")]
+        return [(twice, f"alarms: two rules have the name {', '.join(twice)}; give each its own", "alarm.same_name")]
 
 
 class Tidy(Section):

@@ -73,7 +73,13 @@ class Mechanisms(Section):
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
-        return [(not sum(self.shares), "all shares are 0; use damaged: 0 for a city in which nothing fails")]
+        return [
+            (
+                not sum(self.shares),
+                "all shares are 0; use damaged: 0 for a city in which nothing fails",
+                "mechanisms.all_zero",
+            )
+        ]
 
 
 class Simulate(Section):
@@ -92,4 +98,4 @@ class Simulate(Section):
     def checks(self) -> Checks:
         """Return the rules between its keys."""
         twice = sorted(self.cities.keys() & self.borrowed.keys())
-        return [(twice, f"cities and borrowed both name {', '.join(twice)}; give one another name")]
+        return [(twice, f"cities and borrowed both name {', '.join(twice)}; give one another name", "cities.same_name")]

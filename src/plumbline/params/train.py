@@ -77,15 +77,21 @@ class Optimise(Section):
     def checks(self) -> Checks:
         """Return the rules between its keys."""
         return [
-            (self.warmup_epochs and self.warmup_share, "give warmup_epochs or warmup_share, not both"),
+            (
+                self.warmup_epochs and self.warmup_share,
+                "give warmup_epochs or warmup_share, not both",
+                "warmup.given_twice",
+            ),
             (
                 self.warmup_epochs >= self.epochs,
                 f"warmup_epochs: {self.warmup_epochs:g} found, fewer than the {self.epochs} epochs needed",
+                "warmup.too_long",
             ),
             *(
                 (
                     level > self.epochs,
                     f"curriculum.{name}: {level} found, beyond the {self.epochs} epochs; raise epochs, or lower it",
+                    "curriculum.beyond_epochs",
                 )
                 for name, level in self.curriculum.model_dump().items()
             ),
@@ -132,25 +138,30 @@ class FitOptions(Optimise):
             (
                 "checkpoint" in self.start_from[1:] or "random" in self.start_from[:-1],
                 f"start_from: {self.start_from} found; checkpoint can only come first, and random only last",
+                "start_from.wrong_order",
             ),
             (
                 self.communication != "none" and is_sharded,
                 f"communication: {self.communication} works with strategy ddp, not {self.strategy}",
+                "communication.sharded",
             ),
             (
                 self.precision == "fp16" and is_sharded,
                 f"precision: fp16 found with strategy {self.strategy}, whose scaled loss has never been run. Use "
                 "precision bf16 or 32, or strategy auto or ddp",
+                "precision.sharded",
             ),
             (
                 self.compile and is_sharded,
                 f"compile: true found with strategy {self.strategy}, which shards the weights. Use false, or "
                 "strategy auto or ddp",
+                "compile.sharded",
             ),
             (
                 self.communication == "powersgd" and self.precision == "fp16",
                 "communication: powersgd found with precision fp16; it keeps what it loses, and an overflow would "
                 "never leave it. Use precision bf16, or communication fp16",
+                "communication.overflow",
             ),
         ]
 
@@ -177,7 +188,7 @@ class Train(FitOptions):
         """Return the rules between its keys."""
         weights = self.quadrant_weight, self.severity_weight
         words = "quadrant_weight, severity_weight: 0 and 0 found; one above 0 needed, else nothing is learnt"
-        return [*super().checks(), (not any(weights), words)]
+        return [*super().checks(), (not any(weights), words, "loss.no_weight")]
 
 
 AttentionKind = Annotated[str, ATTENTION.name()]
@@ -219,6 +230,10 @@ class Model(Section):
         """Return the rules between its keys."""
         width = 2 * self.channels
         return [
-            (self.kernel % 2 == 0, f"kernel: {self.kernel} found, must be odd"),
-            (width % self.heads, f"heads: {self.heads} found, must divide twice model.channels ({width})"),
+            (self.kernel % 2 == 0, f"kernel: {self.kernel} found, must be odd", "kernel.even"),
+            (
+                width % self.heads,
+                f"heads: {self.heads} found, must divide twice model.channels ({width})",
+                "heads.no_divisor",
+            ),
         ]

@@ -127,35 +127,49 @@ class Gate(Section):
         bounds = [name for name in ("min", "max", "max_drop_vs") if getattr(self, name) is not None]
         over_buildings = self.metric in OF_BUILDINGS
         return [
-            (len(bounds) != 1, f"one of min, max, max_drop_vs is needed, {' and '.join(bounds) or 'none'} found"),
+            (
+                len(bounds) != 1,
+                f"one of min, max, max_drop_vs is needed, {' and '.join(bounds) or 'none'} found",
+                "gate.not_one_bound",
+            ),
             *(
-                (getattr(self, name) and self.max_drop_vs is None, f"{name} goes with max_drop_vs")
+                (
+                    getattr(self, name) and self.max_drop_vs is None,
+                    f"{name} goes with max_drop_vs",
+                    "gate.no_comparison",
+                )
                 for name in ("margin", "confidence")
             ),
             (
                 self.max_drop_vs == "champion" and (not over_buildings or self.artifact == "float32"),
                 f"{self.metric} of {self.artifact} is not measured against the champion; accuracy metrics of the "
                 "released artifacts (pruned, fp16, int8) are",
+                "gate.not_against_champion",
             ),
             (
                 self.max_drop_vs == "baseline" and self.metric not in OF_BASELINE,
                 f"{self.metric} is not measured of the baseline; {', '.join(OF_BASELINE)} are",
+                "gate.not_against_baseline",
             ),
             (
                 self.max_drop_vs == self.artifact,
                 f"{self.artifact} is compared with itself. Name another artifact, or reference",
+                "gate.against_itself",
             ),
             (
                 self.max_drop_vs and self.metric == "interval_coverage_gap",
                 "interval_coverage_gap is not compared. Bound it by `max`, or compare interval_coverage",
+                "gate.gap_compared",
             ),
             (
                 self.confidence and not over_buildings,
                 f"{self.metric} is not taken over buildings, so its drop has no bound. Leave confidence out",
+                "gate.confidence_unused",
             ),
             (
                 self.slice != "all" and not over_buildings,
                 f"{self.metric} is of the whole, and {self.slice} has none. Leave slice out",
+                "gate.slice_unused",
             ),
         ]
 
@@ -191,7 +205,7 @@ class Gates(Section):
                     _known(rule.slice, (*cities, f"{CITY}*"))
             except ValueError as error:
                 place = f"gate.rules.{number}.slice"
-                raise ParameterError(f"{place}: {rule.slice!r} found; {error}.") from None
+                raise ParameterError(f"{place}: {rule.slice!r} found; {error}.", key="gate.unknown_city") from None
 
 
 class Package(Section):

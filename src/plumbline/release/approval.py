@@ -36,7 +36,7 @@ def approve(exported: Path, gated: Path, out: Path) -> None:
     except GateRefused as error:
         former = out.with_name("package")
         stays = f" The last good package stays in {former}." if former.is_dir() else ""
-        raise GateRefused(f"{error}{stays}") from None
+        raise GateRefused(f"{error}{stays}", key=error.key) from None
     check_evidence(gate, path, exported=sha256_folder(exported))
     files = _hashes(exported)
     with atomic_folder(out) as folder:
@@ -59,10 +59,15 @@ def approved_gate(path: Path, gate_path: Path, exported: Path) -> Any:
     try:
         approved = {gate_path.name: approval["gate"], **approval["files"]}
     except (KeyError, TypeError):
-        raise InputError(f"{path}: not readable as an approval. Run `plumbline approve` again.") from None
+        raise InputError(
+            f"{path}: not readable as an approval. Run `plumbline approve` again.", key="approval.unreadable"
+        ) from None
     changed = sorted(name for name in {*hashes, *approved} if hashes.get(name) != approved.get(name))
     if changed:
-        raise GateRefused(f"{path}: not as approved: {', '.join(changed)}. Run `plumbline approve` again.")
+        raise GateRefused(
+            f"{path}: not as approved: {', '.join(changed)}. Run `plumbline approve` again.",
+            key="approval.changed_since",
+        )
     require_pass(gate, gate_path)
     return gate
 
@@ -79,7 +84,9 @@ def check_evidence(gate: Any, path: Path, **hashes: str) -> None:
     for key, sha256 in hashes.items():
         if gate.get(key, {}).get("sha256") != sha256:
             subject, stage = EVIDENCE[key]
-            raise InputError(f"{path}: measured on other {subject}. Run `plumbline {stage}` again.")
+            raise InputError(
+                f"{path}: measured on other {subject}. Run `plumbline {stage}` again.", key="gate.other_evidence"
+            )
 
 
 def _hashes(exported: Path) -> dict[str, str]:

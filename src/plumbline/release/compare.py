@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, verify_package
@@ -50,19 +50,23 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     check_format(about.gate, candidate / MANIFEST)
     data = sha256_folder(prepared / "test")
     if data != about.hashes.get("test_data"):
-        raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
+        raise InputError(
+            f"{prepared / 'test'}: not the test data that {candidate} was validated on.", key="package.other_test_data"
+        )
     manifest, reigning = open_package(champion)
     if manifest.hashes.get("test_data") != data:
-        log.warning(
+        warn(
             "Champion %s was validated on other test data; both are run on those of the candidate. It may have "
             "been trained on some of them.",
             manifest.version,
+            key="champion.other_test_data",
         )
     longest, most = int(np.asarray(test.length).max(initial=0)), manifest.prepare.max_points
     if longest > most:
         raise InputError(
             f"{prepared / 'test'}: a building with {longest} scatterers, and champion {manifest.version} takes {most}. "
-            f"Compare at prepare.max_points {most} first, or roll the champion back to one that takes as many."
+            f"Compare at prepare.max_points {most} first, or roll the champion back to one that takes as many.",
+            key="champion.too_many_scatterers",
         )
     everyone: dict[str, JudgedAnswers] = {}
     for file, name in MODELS.items():
@@ -83,7 +87,11 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     evidence = GateEvidence(everyone, np.asarray(test.quadrant), np.asarray(test.severity), parts)
     gate = evaluate(rules, table, drops_of(rules, evidence), params.gate)
     if not rules:
-        log.warning("No rule compares with the champion (%s); it is replaced without a comparison.", manifest.version)
+        warn(
+            "No rule compares with the champion (%s); it is replaced without a comparison.",
+            manifest.version,
+            key="champion.not_compared",
+        )
         gate["verdict"] = "not compared"
     gate |= {"candidate": about.version, CHAMPION: manifest.version}
     gate["test_data"] = {"sha256": data, "buildings": len(test)}
@@ -100,7 +108,8 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     if gate["verdict"] == "fail":
         raise GateRefused(
             f"{candidate}: not promoted, champion {manifest.version} stays. " + "; ".join(failed_rules(gate)) + f". "
-            f"See {out / 'report.html'}."
+            f"See {out / 'report.html'}.",
+            key="champion.rule_failed",
         )
     return out
 

@@ -45,5 +45,8 @@ def verify_package(folder: Path) -> PackageManifest:
     if family == FAMILY:
         return verify_diagnosis(folder)
     if family not in FAMILIES:
-        raise InputError(f"{folder}: a package of {family}, which is not known. Give one of {' or '.join(FAMILIES)}.")
+        raise InputError(
+            f"{folder}: a package of {family}, which is not known. Give one of {' or '.join(FAMILIES)}.",
+            key="package.unknown_family",
+        )
     return verify_folder(folder, SharedManifest)

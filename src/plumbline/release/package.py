@@ -111,7 +111,7 @@ RECORDED = ("train", "compress")
 
 
 def package(
-    prepared: Path, exported: Path, validated: Path, gated: Path, approved: Path, params: Params, out: Path
+    prepared: Path, exported: Path, validated: Path, gated: Path, approved: Path, *, params: Params, out: Path
 ) -> None:
     """Write the model package of what the stage `approve` approved.
 
@@ -124,7 +124,7 @@ def package(
     files = {name: exported / source for name, source in FILES.items()}
     for path in files.values():
         if not path.is_file():
-            raise InputError(f"{path}: no such file. Run `plumbline export` first.")
+            raise InputError(f"{path}: no such file. Run `plumbline export` first.", key="file.missing")
     gate = approved_gate(approved / APPROVAL, gated / GATE, exported)
     test_data = sha256_folder(prepared / "test")
     check_evidence(gate, gated / GATE, test_data=test_data, validated=sha256_folder(validated))

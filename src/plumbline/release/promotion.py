@@ -66,7 +66,7 @@ def promote(
     _check_key(sign_key)
     registry = registry or Registry(manifest.name)
     with registry.server.alone():
-        return _promote(package, manifest, compare, registry, allow_former, sign_key)
+        return _promote(package, manifest, compare, registry, allow_former=allow_former, sign_key=sign_key)
 
 
 def is_champion(package: Path, registry: Registry | None = None) -> bool:
@@ -85,7 +85,8 @@ def _passed(package: Path) -> PackageManifest:
     manifest = verify_package(package)
     if manifest.gate.get("verdict") != "pass":
         raise GateRefused(
-            f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'."
+            f"{package}: the gate's verdict in its manifest is {manifest.gate.get('verdict')!r}, not 'pass'.",
+            key="gate.not_passed",
         )
     check_format(manifest.gate, package / MANIFEST)
     return manifest
@@ -125,7 +126,8 @@ def _sign(package: Path, key: Path, registry: Registry, item: Registered) -> Non
     verify_package(registry.folder(item, anew=True))
     if not _is_same(package, registry, item):
         raise InputError(
-            f"{package}: not signed. The registry's copy, number {item.number}, has other files now. Promote it again."
+            f"{package}: not signed. The registry's copy, number {item.number}, has other files now. Promote it again.",
+            key="registry.copy_changed",
         )
     with TemporaryDirectory() as folder:
         registry.keep_signature(item, sign(package, key, Path(folder) / SIGNATURE))
@@ -136,6 +138,7 @@ def _promote(
     manifest: PackageManifest,
     compare: Compare,
     registry: Registry,
+    *,
     allow_former: bool,
     sign_key: Path | None,
 ) -> Promotion:
@@ -162,7 +165,8 @@ def _promote(
         now = f"version {present.version}" if present else "none"
         raise InputError(
             f"{package}: not promoted. Meanwhile another promotion changed the champion ({now} now), and this one was "
-            "not compared with it. Promote it again."
+            "not compared with it. Promote it again.",
+            key="champion.changed_meanwhile",
         )
     registry.set_champion(candidate.number)
     return Promotion(replace(candidate, champion=True, rolled_back=False), changed=True, former=former)
@@ -176,7 +180,8 @@ def _refuse_return(package: Path, version: str, registered: list[Registered]) ->
         raise GateRefused(
             f"{package}: version {version} {fate} and stays out. "
             f"`plumbline release promote --again {package}` promotes it all the same; a package of another version "
-            "is promoted as usual."
+            "is promoted as usual.",
+            key="package.former_champion",
         )
 
 
@@ -201,12 +206,15 @@ def rollback(name: str = DEFAULT_NAME, registry: Registry | None = None, to: str
         if present is None or not former:
             raise InputError(
                 f"{registry.name}: no champion was released before the present one, so there is none to go back to. "
-                "See `plumbline release list`."
+                "See `plumbline release list`.",
+                key="champion.none_before",
             )
         target = next((item for item in former if to in (None, item.version)), None)
         if target is None:
             listed = ", ".join(item.version for item in former)
-            raise InputError(f"{registry.name}: {to} is no former champion. Former champions: {listed}.")
+            raise InputError(
+                f"{registry.name}: {to} is no former champion. Former champions: {listed}.", key="champion.not_former"
+            )
         verify_package(registry.folder(target))
         registry.restore(target)
         return Promotion(replace(target, champion=True), changed=True, former=present)
@@ -226,7 +234,10 @@ def challenge(package: Path, registry: Registry | None = None, sign_key: Path | 
     with registry.server.alone():
         entries = [item for item in registry.versions() if item.version == manifest.version]
         if any(item.champion for item in entries):
-            raise InputError(f"{package}: version {manifest.version} is the champion. Give another package.")
+            raise InputError(
+                f"{package}: version {manifest.version} is the champion. Give another package.",
+                key="package.is_champion",
+            )
         entry = _copy_of(package, manifest, registry, entries, sign_key is not None)
         entry = entry or registry.register(package, manifest)
         if sign_key is not None:

@@ -245,7 +245,8 @@ class Registry:
             if not local.is_dir():
                 raise InputError(
                     f"{local}: the registry's files of version {item.number} are gone. Restore the folder, "
-                    "or promote the package again."
+                    "or promote the package again.",
+                    key="registry.files_missing",
                 )
             return local
         downloaded = download_folder(item.version)

@@ -49,21 +49,24 @@ def resolve_model(
         if not there(default_uri()):
             raise InputError(
                 f"{CHAMPION}: no registry at {default_uri()}. Run in the project's folder, set MLFLOW_TRACKING_URI, or "
-                f"give `{PRETRAINED}` or a package's folder."
+                f"give `{PRETRAINED}` or a package's folder.",
+                key="registry.missing",
             )
         registry = Registry(name or name_here())
         champion = registry.champion()
         if champion is None:
             raise InputError(
                 f"{CHAMPION}: nothing was released yet. Promote a package with "
-                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder."
+                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder.",
+                key="champion.missing",
             )
         return signed_folder(registry, champion, verify_key)
     folder = Path(name_or_path)
     if not folder.is_dir():
         raise InputError(
             f"{name_or_path}: no such folder. Give `{PRETRAINED}` for the one that comes with "
-            f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package."
+            f"Plumbline, `{CHAMPION}` for the released one, or the folder of a model package.",
+            key="package.missing",
         )
     return _signed(folder, verify_key)
 

@@ -49,7 +49,9 @@ def database_of(uri: str) -> str | None:
     try:
         return make_url(uri).database if uri.startswith("sqlite:") else None
     except ArgumentError:
-        raise InputError(f"MLFLOW_TRACKING_URI: {uri} found; write sqlite:////FOLDER/mlflow.db") from None
+        raise InputError(
+            f"MLFLOW_TRACKING_URI: {uri} found; write sqlite:////FOLDER/mlflow.db", key="registry.bad_address"
+        ) from None
 
 
 def local_folder(uri: str) -> Path | None:
@@ -103,7 +105,8 @@ class Server:
                 reason = reason.replace(secret, "***")
             raise InputError(
                 f"{self._shown}: the model registry does not answer, or its files cannot be read or written "
-                f"({reason}). Start it, correct MLFLOW_TRACKING_URI, or make room on its disk."
+                f"({reason}). Start it, correct MLFLOW_TRACKING_URI, or make room on its disk.",
+                key="registry.no_answer",
             ) from error
 
     def experiment(self) -> str:

@@ -67,11 +67,12 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
     verifier = _verifier(key)
     signature = signature or signature_of(package)
     if not package.is_dir():
-        raise InputError(f"{package}: no such folder. Give the folder of a model package.")
+        raise InputError(f"{package}: no such folder. Give the folder of a model package.", key="package.missing")
     if not signature.is_file():
         raise SignatureRefused(
             f"{package}: not signed: there is no {signature}. Get the package with its signature, or sign it: "
-            f"`plumbline release sign` or `plumbline release promote --sign-key`. {HOW}"
+            f"`plumbline release sign` or `plumbline release promote --sign-key`. {HOW}",
+            key="signature.missing",
         )
     _refuse_linked_folders(package)
     try:
@@ -79,7 +80,8 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
     except Exception as error:  # whatever stops the check, the package is refused
         reason = " ".join(str(error).split())[:500] or type(error).__name__
         raise SignatureRefused(
-            f"{package}: not as the owner of {key} signed it: {reason}. Get the package and its signature again. {HOW}"
+            f"{package}: differs from what the owner of {key} signed: {reason}. Get it and its signature again. {HOW}",
+            key="signature.mismatch",
         ) from error
 
 
@@ -93,7 +95,8 @@ def check_private_key(key: Path) -> Any:
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise InputError(
             f"{key}: others can read or change this private key (mode {mode:04o}). "
-            f"Make it yours alone: `chmod 600 {key}`. If others had it, make a new key. {HOW}"
+            f"Make it yours alone: `chmod 600 {key}`. If others had it, make a new key. {HOW}",
+            key="sign_key.open_to_others",
         )
     from model_signing import signing  # three seconds to load, and seldom needed
 
@@ -103,7 +106,8 @@ def check_private_key(key: Path) -> Any:
     except Exception as error:  # of several libraries
         raise InputError(
             f"{key}: cannot sign ({error}). Give a private key of the curve P-256, P-384 or P-521 in PEM, and set "
-            f"{PASSWORD} to its password, if it has one. {HOW}"
+            f"{PASSWORD} to its password, if it has one. {HOW}",
+            key="sign_key.unusable",
         ) from error
 
 
@@ -115,7 +119,8 @@ def _verifier(key: Path) -> Any:
         return verifying.Config().use_elliptic_key_verifier(public_key=key)
     except Exception as error:  # of several libraries
         raise InputError(
-            f"{key}: cannot verify ({error}). Give the public key in PEM: `openssl pkey -pubout`. {HOW}"
+            f"{key}: cannot verify ({error}). Give the public key in PEM: `openssl pkey -pubout`. {HOW}",
+            key="verify_key.unusable",
         ) from error
 
 
@@ -123,7 +128,10 @@ def _refuse_linked_folders(package: Path) -> None:
     """Refuse a link to a folder: the files behind it are neither hashed nor listed."""
     linked = next((path for path in package.rglob("*") if path.is_symlink() and path.is_dir()), None)
     if linked is not None:
-        raise SignatureRefused(f"{linked}: a link to a folder, which no signature covers. Get the package again. {HOW}")
+        raise SignatureRefused(
+            f"{linked}: a link to a folder, which no signature covers. Get the package again. {HOW}",
+            key="package.linked_folder",
+        )
 
 
 def _every_file() -> Any:

@@ -110,7 +110,10 @@ def download_folder(version: str) -> Path:
         InputError: that is no version of a package. It is a tag, which anybody can write, and could name any folder.
     """
     if not re.fullmatch(r"[0-9a-f]{12,64}", version):
-        raise InputError(f"the registry's tag {VERSION_TAG}: {version!r} is no hash. Correct it in MLflow.")
+        raise InputError(
+            f"the registry's tag {VERSION_TAG}: {version!r} is no hash. Correct it in MLflow.",
+            key="registry.bad_version_tag",
+        )
     return DOWNLOADS / version
 
 

@@ -61,14 +61,13 @@ def _key(note: str) -> list[str]:
 
 
 def _panel(panel: Panel) -> list[str]:
-    ends = [
-        end
+    bounds = [
+        bound
         for pair in panel.pairs
-        for end in (pair.x - pair.across, pair.x + pair.across, pair.y - pair.down, pair.y + pair.up)
+        for bound in (pair.x - pair.across, pair.x + pair.across, pair.y - pair.down, pair.y + pair.up)
     ]
-    low, high = round_range(max(min(ends, default=0.0), panel.least), max(ends, default=1.0))
-
-    place, parts = axes(panel.title, (low, high), (low, high), panel.x_label, panel.y_label, LEFT)
+    low, high = ends = round_range(max(min(bounds, default=0.0), panel.least), max(bounds, default=1.0))
+    place, parts = axes(panel.title, ends, ends, x_label=panel.x_label, y_label=panel.y_label, left_px=LEFT)
     (x1, y1), (x2, y2) = place(low, low), place(high, high)
     parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {GRID} stroke-dasharray="5 4"/>')
     for pair in panel.pairs:

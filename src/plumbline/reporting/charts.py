@@ -45,6 +45,7 @@ def line_chart(
     x_label: str,
     y_label: str,
     lines: Sequence[Line],
+    *,
     x_range: Range = (0.0, 1.0),
     y_range: Range = (0.0, 1.0),
     paper: str = "#fff",
@@ -55,7 +56,7 @@ def line_chart(
     """
     plot = "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]  # two charts on one page share no name
 
-    place, parts = axes(title, x_range, y_range, x_label, y_label)
+    place, parts = axes(title, x_range, y_range, x_label=x_label, y_label=y_label)
     colour = -1
     for index, line in enumerate(lines):
         colour += not (line.dashed and index)
@@ -75,6 +76,7 @@ def line_chart(
 def course_chart(
     title: str,
     days: Sequence[str],
+    *,
     low: Sequence[float],
     value: Sequence[float],
     high: Sequence[float],
@@ -164,7 +166,7 @@ def svg_document(title: str, height: int, paper: str, parts: Sequence[str], widt
 
 
 def axes(
-    title: str, x_range: Range, y_range: Range, x_label: str, y_label: str, left_px: int = LEFT
+    title: str, x_range: Range, y_range: Range, *, x_label: str, y_label: str, left_px: int = LEFT
 ) -> tuple[Place, list[str]]:
     """Draw the title and both axes with grid, ticks and labels. `left_px`: where they begin, px.
 

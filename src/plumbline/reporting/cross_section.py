@@ -1,4 +1,4 @@
-"""Draw what lies along a line: points, a field and buildings, as SVG."""
+"""Draw points, a field and buildings along a line, as SVG."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def section_chart(
     values = [v for part in dots for v in part.value] + ([*band.low, *band.high] if band else []) + [0.0]
     low, high = round_range(min(values), max(values))
     _, end = round_range(0.0, length)
-    place, parts = axes(title, (0.0, end), (low, high), "distance along the line, m", "displacement, mm")
+    x_label, y_label = "distance along the line, m", "displacement, mm"
+    place, parts = axes(title, (0.0, end), (low, high), x_label=x_label, y_label=y_label)
     if band:
         there, back = zip(band.along, band.high, strict=True), zip(band.along, band.low, strict=True)
         parts.append(f'<polygon points="{path(place, [*there, *reversed(list(back))])}" fill="#888" opacity="0.25"/>')

@@ -150,28 +150,29 @@ def _marks(plan: DrawnBuilding, limit_mm: float, at: At) -> list[str]:
     share = np.abs(plan.attribution) / max(np.abs(plan.attribution).max(initial=0), 1e-12)
     return [
         mark(
-            *at(*plan.xy[i]),
+            at(*plan.xy[i]),
             plan.displacement[i],
             plan.error[i],
-            share[i],
-            plan.attribution[i] >= 0,
-            limit_mm,
-            plan.texts[i],
+            share=share[i],
+            favours=plan.attribution[i] >= 0,
+            limit_mm=limit_mm,
+            text=plan.texts[i],
         )
         for i in np.argsort(-share, kind="stable")
     ]
 
 
 def mark(
-    x: float, y: float, moved: float, error: float, share: float, favours: bool, limit_mm: float, text: str
+    place: tuple[float, float], moved: float, error: float, *, share: float, favours: bool, limit_mm: float, text: str
 ) -> str:
     """Draw a scatterer: area for its weight, outline for or against the answer, shape and colour for its motion.
 
     Args:
-        x, y: place in the drawing. moved, error: differential displacement and standard error, mm.
+        place: x and y in the drawing, px. moved, error: differential displacement and standard error, mm.
         share: of the largest size, from 0 to 1. favours: the answer that was given.
         limit_mm: see `draw_building`. text: shown on pointing at it.
     """
+    x, y = place
     r = SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * math.sqrt(share)
     if abs(moved) <= error:
         moved = 0.0  # white: it does not tell from nothing
@@ -214,7 +215,8 @@ def legend(limit_mm: float) -> str:
     for name, height, marks in (("Shapes", 52, shapes), ("Sizes", 30, sizes)):
         body = ""
         for x, y, moved, favours, size, text in marks:
-            body += mark(x, y, moved, 0.1 * limit_mm, size, favours, limit_mm, text or "size")
+            error = 0.1 * limit_mm
+            body += mark((x, y), moved, error, share=size, favours=favours, limit_mm=limit_mm, text=text or "size")
             body += f'<text x="{x + 18}" y="{y + 4}">{text}</text>'
         parts.append((name, height, body))
     drawn = "".join(

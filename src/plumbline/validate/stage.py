@@ -55,7 +55,7 @@ SUMMARY = (
 
 
 def validate(
-    prepared: Path, trained: Path, compressed: Path, exported: Path, params: Validate, limits: Prepare, out: Path
+    prepared: Path, trained: Path, compressed: Path, exported: Path, *, params: Validate, limits: Prepare, out: Path
 ) -> None:
     """Write figures, the answers for every building, and the tables of plots into `out`; the stage `gate` judges them.
 

@@ -26,6 +26,7 @@ from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.ingest import ingest
 from tests.flows.conftest import ROOT, Project, Server, make_project
 from tests.flows.orchestration.cluster import cluster_in, running
+from tests.refusals import refuses
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, City, empty_registry, run_cli
 from tests.waiting import until
@@ -173,10 +174,10 @@ def simulated(city: City, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def test_a_worker_in_another_place_than_the_run_is_refused(simulated: Path, monkeypatch: pytest.MonkeyPatch):
     place = place_here()
     check_worker(place)
-    with pytest.raises(ForeignWorkerError, match=f"works in {simulated}. Start it in /elsewhere"):
+    with refuses("worker.other_folder", simulated, "/elsewhere", error=ForeignWorkerError):
         check_worker(place._replace(folder=Path("/elsewhere")))
-    with pytest.raises(ForeignWorkerError, match="same commit"):
+    with refuses("worker.other_code", error=ForeignWorkerError):
         check_worker(place._replace(code="another"))
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "8")
-    with pytest.raises(ForeignWorkerError, match="OPENBLAS_NUM_THREADS is 8"):
+    with refuses("worker.other_threads", "OPENBLAS_NUM_THREADS is 8", error=ForeignWorkerError):
         check_worker(place)

@@ -135,7 +135,8 @@ def test_the_arrow_points_north(degrees):
 
 @given(st.floats(-20, 20), st.floats(0.1, 5), st.floats(0, 1), st.booleans())
 def test_shape_and_outline_say_what_colour_says(moved, error, share, favours):
-    (item,) = ElementTree.fromstring(f"<svg>{mark(50, 50, moved, error, share, favours, 10, '<&>')}</svg>")
+    drawn = mark((50, 50), moved, error, share=share, favours=favours, limit_mm=10, text="<&>")
+    (item,) = ElementTree.fromstring(f"<svg>{drawn}</svg>")
     corners, path = coordinates(item.get("d")), item.get("d")
     assert ("a" in path) == (abs(moved) <= error)
     if "a" not in path:

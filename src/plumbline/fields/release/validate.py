@@ -239,6 +239,7 @@ def package(
     validated: Path,
     gated: Path,
     approved: Path,
+    *,
     params: RestorationParams,
     out: Path,
 ) -> None:

@@ -146,7 +146,7 @@ def _format_section(
 def _draw_course(course: pd.DataFrame) -> str:
     low, value, high = (course[name].tolist() for name in ("severity_low", "severity_permille", "severity_high"))
     days = course["date"].tolist()
-    return course_chart("Strain over time, permille, with its 90 % interval", days, low, value, high)
+    return course_chart("Strain over time, permille, with its 90 % interval", days, low=low, value=value, high=high)
 
 
 def _make_plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:

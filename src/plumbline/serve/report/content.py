@@ -242,7 +242,8 @@ class _Writer:
         columns = ("date", "severity_low", "severity_permille", "severity_high")
         days, low, value, high = (course[name].tolist() for name in columns)
         title = "Strain over time, permille, with its interval"
-        return drawings.document(course_chart(title, days, low, value, high, drawings.CHART_PX), 13)
+        chart = course_chart(title, days, low=low, value=value, high=high, width=drawings.CHART_PX)
+        return drawings.document(chart, 13)
 
 
 def _category_text(building: Any) -> str:
