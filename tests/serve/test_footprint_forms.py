@@ -141,7 +141,8 @@ def sent(root: Path, path: Path) -> Path | None:
     files = sorted(one for one in (path.rglob("*") if path.is_dir() else path.parent.iterdir()) if one.is_file())
     for name in (INCOMING, JOBS):
         (root / name).mkdir(parents=True)
-    store_uploads(root, "job", [], [UploadFile(io.BytesIO(one.read_bytes()), filename=one.name) for one in files], None)
+    uploads = [UploadFile(io.BytesIO(one.read_bytes()), filename=one.name) for one in files]
+    store_uploads(root, "job", points=[], buildings=uploads, params=None)
     return buildings_file(root / JOBS / "job")
 
 
