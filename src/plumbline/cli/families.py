@@ -39,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Family:
+class CommandFamily:
     """A family of models."""
 
     name: str
@@ -93,7 +93,7 @@ def _approval_arguments(params: Path, data: Path) -> list[Any]:
     return [data / "export", data / "gate"]
 
 
-DIAGNOSIS = Family(
+DIAGNOSIS = CommandFamily(
     "diagnosis",
     load_params,
     ("pipeline",),
@@ -112,7 +112,7 @@ DIAGNOSIS = Family(
         "package": Step("plumbline.release.package:package", ("prepare", "export", "validate", "gate", "approve")),
     },
 )
-RESTORATION = Family(
+RESTORATION = CommandFamily(
     "restoration",
     load_restoration,
     ("pipeline", "restore"),
@@ -134,7 +134,7 @@ RESTORATION = Family(
 FAMILIES = {family.name: family for family in (DIAGNOSIS, RESTORATION)}
 
 
-def family_in(params: Path) -> Family:
+def family_in(params: Path) -> CommandFamily:
     """Return the family that is set in a params file; diagnosis by default.
 
     Raises:

@@ -34,7 +34,7 @@ app = Commands(help="The registry of released models: promote, roll back, list."
 @app.command(epilog="Example: `plumbline release promote data/package`")
 def promote(
     package: FolderArgument,
-    again: Annotated[
+    allow_former: Annotated[
         bool, typer.Option("--again", help="Also if it was rolled back or replaced before.", rich_help_panel=RARE)
     ] = False,
     sign_key: SignKeyOption = None,
@@ -42,7 +42,7 @@ def promote(
 ) -> None:
     """Register a package and make it the champion, if it is not worse than the present one on the same test data.
 
-    Both stand beside each other in data/release/report.html, whatever comes of it.
+    data/release/report.html compares both, whatever the outcome.
     """
     from plumbline.release.promotion import promote as run
 
@@ -56,7 +56,7 @@ def promote(
 
         return compare_with_champion(candidate, champion, DATA / "prepare", load_params(params), DATA / "release")
 
-    change = run(package, compare, allow_former=again, sign_key=sign_key)
+    change = run(package, compare, allow_former=allow_former, sign_key=sign_key)
     if change.changed:
         former = f"; it was {change.former.version}" if change.former else ""
         log.info("champion is now %s%s", change.champion.version, former)

@@ -28,7 +28,7 @@ from plumbline.sources.points.track import Track
 Index = NDArray[np.intp]
 PIECE_POINTS = 4096
 """Points written at a time: bounds the memory beyond the tracks."""
-MOST_VALUES = 50_000_000
+MAX_DISPLACEMENTS = 50_000_000
 """Most displacements that are written, of all tracks together: a file of 700 MB."""
 MAX_EPOCHS = 1900
 """Most epochs that are written, the last ones: a table of SQLite has 2,000 columns at most."""
@@ -62,8 +62,8 @@ def scatterer_layers(
 ) -> list[Layer]:
     """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
-    Where all points are more than `MOST_VALUES` displacements, the buildings most probably damaged have theirs, each
-    building all or none, and the log has the number of these buildings.
+    If all points have more than `MAX_DISPLACEMENTS` values, only the buildings most probably damaged have points, each
+    all or none, and the log has the number of these buildings.
 
     Args:
         tracks: the points that were judged by.
@@ -115,18 +115,18 @@ def _select_usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> p
 def _limit_values(
     points: list[pd.DataFrame], epochs: Sequence[int], predictions: geopandas.GeoDataFrame
 ) -> list[pd.DataFrame]:
-    """Leave out the points of the buildings least probably damaged, until at most `MOST_VALUES` are left."""
+    """Leave out the points of the buildings least probably damaged, until at most `MAX_DISPLACEMENTS` are left."""
     counts = [np.bincount(part["owner"], minlength=len(predictions)) for part in points]
     values = sum((count * number for number, count in zip(counts, epochs, strict=True)), np.zeros(len(predictions)))
-    if values.sum() <= MOST_VALUES:
+    if values.sum() <= MAX_DISPLACEMENTS:
         return points
     order = np.argsort(-predictions["p_damaged"].fillna(0).to_numpy(float), kind="stable")
     has_history = np.zeros(len(predictions), bool)
-    has_history[order[np.cumsum(values[order]) <= MOST_VALUES]] = True
+    has_history[order[np.cumsum(values[order]) <= MAX_DISPLACEMENTS]] = True
     warn(
         "The histories of all scatterers would take more than %d values: the layers of scatterers have those of the %d "
         "buildings that are most probably damaged, of %d",
-        MOST_VALUES,
+        MAX_DISPLACEMENTS,
         int((has_history & (values > 0)).sum()),
         int((values > 0).sum()),
         key="histories.too_many",

@@ -85,7 +85,7 @@ def until(tracks: Sequence[Track], day: np.datetime64) -> list[Track]:
     window = Window(until=day.astype("datetime64[D]").item())
     in_window = [(track, window.holds(track.epochs)) for track in tracks]
     return [
-        track if is_inside.all() else track.at(is_inside)
+        track if is_inside.all() else track.at_epochs(is_inside)
         for track, is_inside in in_window
         if is_inside.sum() >= TREND_EPOCHS
     ]

@@ -58,7 +58,7 @@ def test_the_ground_ends_where_its_truth_is(written):
     assert truth["up_mm"].shape == truth["east_mm"].shape == (32, 32)
     # The third cell of the western column.
     place = np.array([truth["left"] + 0.5 * 10, truth["top"] - 2.5 * 10]) - PLACE
-    whole = scene.ground.total(place[None])[0]
+    whole = scene.ground.displacement(place[None])[0]
     np.testing.assert_allclose([truth["east_mm"][2, 0], truth["up_mm"][2, 0]], whole[[0, 2]], rtol=1e-5)
     los = np.array([[-0.5, -0.1, 0.86]])
     course = scene.ground.along(place[None], los, np.array([0.0, 1.0]))

@@ -123,7 +123,7 @@ class MovingGround:
     courses: Histories
     """A row a movement."""
 
-    def total(self, east_north: Array) -> Array:
+    def displacement(self, east_north: Array) -> Array:
         """Return the total movement (N, 3), mm, over the observation."""
         return np.asarray(sum(movement(east_north) for movement in self.movements), float)
 
@@ -276,7 +276,7 @@ def write_scene(scene: Scene, out: Path) -> None:
             _write_track(track, number, about.seed, folder)
         row = (np.arange(about.cells) + 0.5) * about.cell_m - about.extent / 2
         east, north = np.meshgrid(row, row[::-1])
-        displacement = scene.ground.total(np.column_stack([east.ravel(), north.ravel()])).reshape(
+        displacement = scene.ground.displacement(np.column_stack([east.ravel(), north.ravel()])).reshape(
             about.cells, about.cells, 3
         )
         west_m, north_m = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2

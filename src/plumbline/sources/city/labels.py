@@ -123,7 +123,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     for column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
-            fail_at(product, row, column, _format_cell(values[row]), wanted)
+            fail_at(product, row, column, _format_cell(values[row]), wanted, key=f"labels.wrong_{column}")
     _check_units(product, severity, quadrant, few)
     return pd.DataFrame(
         {

@@ -117,7 +117,7 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Pa
 
 
 SHRINKAGE = 0.1
-"""Addition to the covariance's diagonal: nearly constant columns need it."""
+"""Addition to the covariance's diagonal: else nearly constant columns would rule the distances."""
 FARTHEST = 1.1
 """Limit of the distance, over the 99.9 % quantile of the training buildings."""
 REACH = 1.25

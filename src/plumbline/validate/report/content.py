@@ -21,14 +21,14 @@ SHARE = 0.95
 """Share of the resamples within a figure's interval, and confidence of each bound of a difference."""
 
 
-class Interval(NamedTuple):
+class MetricInterval(NamedTuple):
     """Both ends of a figure's interval."""
 
     low: float
     high: float
 
 
-Intervals = dict[str, dict[str, Interval]]
+Intervals = dict[str, dict[str, MetricInterval]]
 """Contender -> metric -> interval."""
 
 
@@ -64,10 +64,10 @@ def intervals(
     return of_each, less
 
 
-def _bounds(metric: str, values: Float, confidence: float) -> dict[str, Interval]:
+def _bounds(metric: str, values: Float, confidence: float) -> dict[str, MetricInterval]:
     """Return both one-sided bounds; empty if too many resamples lack a figure, as for a gate."""
     low, high = 0 - upper_bound(-values, confidence), upper_bound(values, confidence)
-    return {metric: Interval(low, high)} if np.isfinite((low, high)).all() else {}
+    return {metric: MetricInterval(low, high)} if np.isfinite((low, high)).all() else {}
 
 
 METRICS = (
@@ -167,7 +167,7 @@ def compared_with(content: Mapping[str, Any]) -> str:
     )
 
 
-def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:
+def _with_ends(value: float, ends: MetricInterval | None) -> dict[str, float]:
     return {"value": value} | ({"low": ends.low, "high": ends.high} if ends else {})
 
 
