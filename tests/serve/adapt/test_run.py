@@ -310,7 +310,7 @@ def test_labels_of_one_kind_and_a_wrong_id_are_told(tiny, city, tmp_path):
 @pytest.mark.parametrize("name", ["../up", "", ".hidden", "a/b"])
 def test_a_name_that_is_no_folder_is_refused(tiny, city, tmp_path, name):
     given = {"model": str(tiny.data("train")), "name": name, "params": QUICK}
-    with pytest.raises(InputError, match="no name of an adapter"):
+    with pytest.raises(InputError, match=re.escape(repr(name))):
         adapt(city.products, city.footprints, city.labels, **given, root=tmp_path)
 
 
@@ -320,5 +320,5 @@ def test_a_missing_adapter_and_a_missing_model_are_named(tiny, project, tmp_path
     with refuses("model.missing", "--model nowhere"):
         merge("athens", "nowhere", tmp_path / "merged", project / "adapters")
     shutil.copytree(tiny.data("compress"), tmp_path / "other")
-    with pytest.raises(InputError, match="adapter athens: made for the model"):
+    with pytest.raises(InputError, match="adapter athens"):
         merge("athens", str(tmp_path / "other"), tmp_path / "merged", project / "adapters")

@@ -262,7 +262,7 @@ def test_a_polygon_without_a_crs_takes_what_the_params_state(tmp_path: Path):
     area.write_text(f'WKT\n"{shapely.box(4e6 + 50 * ord("b"), 3e6, 4e6 + 50 * ord("b") + 5, 3e6 + 5).wkt}"\n')
     rule = {"name": "line", "when": "p_damaged > 0.5", "in_a_row": 1, "within": str(area)}
     place = Place(tmp_path, rule)
-    with pytest.raises(InputError, match=r"score\.alarms, rule line: .*area\.csv: the footprints have no CRS"):
+    with pytest.raises(InputError, match=r"score\.alarms, rule line: .*area\.csv"):
         check_rules(place.params)
     place.rules(rule, footprints={"area.csv": {"crs": "EPSG:3035"}})
     check_rules(place.params)
