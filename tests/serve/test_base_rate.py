@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from plumbline.core.errors import InputError
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, TOP_PERMILLE, category
 from plumbline.export.answers import Answers
 from plumbline.serve.base_rate import (
@@ -22,6 +21,7 @@ from plumbline.serve.base_rate import (
     parse_rate,
     with_odds,
 )
+from tests.refusals import refuses
 from tests.serve.made import OF_LEVEL, SHARE, answers_of
 
 CALIBRATED = sum(SHARE[1:])
@@ -177,7 +177,7 @@ def test_a_share_that_the_points_do_not_show_is_called_so():
 
 @pytest.mark.parametrize("text", ["0", "1", "2%", "0,02", "nan", "", "Auto"])
 def test_what_is_no_rate_is_refused(text):
-    with pytest.raises(InputError, match=r"--damage-rate .*: a number above 0 and below 1 is needed, as 0\.02 for 2 %"):
+    with refuses("damage_rate.not_a_share", f"--damage-rate {text}"):
         parse_rate(text)
     assert [parse_rate(text) for text in ("auto", "0.02", "1e-3")] == [None, 0.02, 0.001]
 

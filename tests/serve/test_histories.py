@@ -11,6 +11,7 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve import layers as histories
 from plumbline.serve.layers import layer_names, scatterer_layers
 from tests.prepare.made import EPOCHS, make_track
+from tests.refusals import warned
 from tests.serve.test_predictions import predictions
 
 TABLE = predictions(["a", "b", "c"], ["ok", "insufficient_points", "ok"])
@@ -75,7 +76,7 @@ def test_where_there_are_too_many_the_most_probably_damaged_have_theirs(track, m
     (layer,) = scatterer_layers([track], [OWNER], TABLE)
     worst = TABLE.loc[TABLE["p_damaged"].idxmax(), "building_id"]
     assert set(written(layer)["building_id"]) == {worst}
-    assert "have those of the 1 buildings that are most probably damaged, of 2" in caplog.text
+    assert warned(caplog, "histories.too_many", "1 buildings", "of 2")
 
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=6))

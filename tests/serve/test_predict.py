@@ -248,8 +248,8 @@ def test_patterns_that_fit_no_file_are_said(case):
     case.more = ["--params", case.folder / "p.yaml"]
     ended = case.run()
     assert ended.code == 0, ended.err
-    assert "ingest.products: none of the files given fits 'a_typo*'" in ended.err
-    assert "f.geojson: no pattern of ingest.footprints fits it ('g*')" in ended.err
+    assert "'a_typo*'" in ended.err
+    assert "('g*')" in ended.err
 
 
 # What it refuses
@@ -295,10 +295,10 @@ FAILURES = {
     "missing footprints": ({"buildings": "gone.geojson"}, ["gone.geojson", "no such file"]),
     "output over the points": ({"output": "a.csv"}, ["a.csv", "one of the inputs"]),
     "map is no html": ({"more": ["--map", "map.png"]}, ["map.png", ".html"]),
-    "base map without map": ({"more": ["--basemap", "https://t/{z}/{x}/{y}"]}, ["without --map there is no map"]),
+    "base map without map": ({"more": ["--basemap", "https://t/{z}/{x}/{y}"]}, ["--basemap", "--map"]),
     "base map is no address": (
         {"more": ["--map", "m.html", "--basemap", "tiles.example.org"]},
-        ["--basemap tiles.example.org: is no address of tiles"],
+        ["--basemap tiles.example.org", "{x}"],
     ),
     "unknown artifact": ({"more": ["--artifact", "float64"]}, ["package", "'float64'", "pruned (model.onnx)"]),
     "no such causes": ({"more": ["--causes", "none.gpkg"]}, ["none.gpkg: no such file"]),
@@ -425,7 +425,7 @@ def test_where_few_are_judged_the_reasons_are_counted(case):
     table = read_predictions(case.output)
     judged, empty = (table["status"] == "ok").sum(), (table["n_points"] == 0).sum()
     assert f"{judged} of {len(table)} buildings were judged. {empty} have no scatterer on them" in ended.err
-    assert ", 0 have a side below 2 or above 300 m" in ended.err
+    assert "below 2 or above 300 m" in ended.err
 
 
 def test_a_product_without_a_displacement_is_said_to_be_one(case):

@@ -12,10 +12,10 @@ import pyogrio
 import pytest
 import shapely
 
-from plumbline.core.errors import InputError
 from plumbline.serve.predictions import read_predictions, write_table
 from plumbline.serve.replay import first_flags, judged_dates, replay_table, until
 from tests.prepare.made import EPOCHS, box, make_buildings, make_track
+from tests.refusals import refuses
 from tests.tiny import run_cli
 
 BASE = Path(__file__).parents[1] / "fixtures" / "cases" / "base"
@@ -123,7 +123,7 @@ def test_dates_go_back_from_the_last_epoch_while_a_year_of_record_is_left():
     assert [(day - EPOCHS[0]).item().days for day in judged_dates(seen, 172)] == [536, 708]
     assert judged_dates(seen, 9999) == [EPOCHS[-1]]
     long = tracks(np.datetime64("2000-01-01") + 12 * np.arange(200))
-    with pytest.raises(InputError, match="--every 1d: more than 1000 dates"):
+    with refuses("replay.too_many_dates", "--every 1d"):
         judged_dates(long, 1)
 
 

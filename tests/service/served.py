@@ -94,13 +94,14 @@ def files(points: list[Path], *buildings: Path) -> list[tuple[str, tuple[str, by
     return [(name, (path.name, path.read_bytes())) for name, path in given]
 
 
-def is_problem(answer: Any, status: int, text: str) -> bool:
-    """Whether an answer is a problem with this status, and says `text`; fails with what it is."""
+def is_problem(answer: Any, status: int, key: str | None = None, *places: object) -> bool:
+    """Whether an answer is a problem with this status and key, and names all of `places`; fails with what it is."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
     content = answer.json()
     assert content["status"] == status
-    assert text in content["detail"], content["detail"]
+    assert key in (None, content.get("key")), content
+    assert all(str(place) in content["detail"] for place in places), content["detail"]
     assert "/" not in content["detail"].replace("application/", "").replace("multipart/", "").replace(
         "image/", ""
     ).replace("text/", "")

@@ -98,7 +98,7 @@ def test_the_model_says_what_it_takes(served, batch):
     assert served.get("/v2").json()["extensions"] == ["binary_tensor_data"]
     assert served.get(f"{where}/ready").json()["ready"] is True
     for other in ("/v2/models/other", f"{where}/versions/9"):
-        assert is_problem(served.get(other), 404, "no such model")
+        assert is_problem(served.get(other), 404, "model.unknown")
     answer = served.post(f"{where}/infer", json=as_json(inputs, outputs=[{"name": "severity_permille"}])).json()
     assert [tensor["name"] for tensor in answer["outputs"]] == ["severity_permille"]
 
@@ -113,28 +113,31 @@ def test_what_is_not_of_the_protocol_is_refused(served, batch):
         tensors[0].update(change)
         return {"inputs": tensors}
 
-    for content, said in (
-        ({}, "inputs"),
-        ({"inputs": [3]}, "inputs.0"),
-        (changed(name="other"), "missing"),
-        (changed(datatype="FP64"), "datatype"),
-        (changed(shape=[-1, 2]), "shape"),
-        (changed(shape=[5, 5]), "does not fit"),
-        (changed(data=["a"]), "does not fit"),
-        (changed(data=None), "data"),
-        (changed(parameters={"binary_data_size": 1 << 40}), "does not fit"),
-        ({**good, "outputs": [{"name": "no"}]}, "there is no 'no'"),
-        ({**good, "outputs": [{"name": "severity_permille", "parameters": {"classification": 3}}]}, "classification"),
-        ({**good, "outputs": [{"name": "severity_permille", "parameters": {"class_count": 3}}]}, "class_count"),
-        ({"inputs": good["inputs"][1:]}, "missing"),
+    def answered(**parameters):
+        return {**good, "outputs": [{"name": "severity_permille", "parameters": parameters}]}
+
+    for content, key, place in (
+        ({}, "request.invalid", "inputs"),
+        ({"inputs": [3]}, "request.invalid", "inputs.0"),
+        (changed(name="other"), None, "missing"),
+        (changed(datatype="FP64"), "request.invalid", "datatype"),
+        (changed(shape=[-1, 2]), "request.invalid", "shape"),
+        (changed(shape=[5, 5]), "tensor.wrong_data", ""),
+        (changed(data=["a"]), "tensor.wrong_data", ""),
+        (changed(data=None), "request.invalid", "data"),
+        (changed(parameters={"binary_data_size": 1 << 40}), "tensor.wrong_data", ""),
+        ({**good, "outputs": [{"name": "no"}]}, "tensor.unknown_output", "'no'"),
+        (answered(classification=3), "request.invalid", "classification"),
+        (answered(class_count=3), "request.invalid", "class_count"),
+        ({"inputs": good["inputs"][1:]}, None, "missing"),
     ):
-        assert is_problem(served.post(where, json=content), 400, said)
-    assert is_problem(served.post(where, content=b"{"), 400, "JSON")
-    assert is_problem(served.post(where, content=b"{}", headers={JSON_LENGTH: "9"}), 400, "2 bytes")
+        assert is_problem(served.post(where, json=content), 400, key, place)
+    assert is_problem(served.post(where, content=b"{"), 400, "request.invalid", "JSON")
+    assert is_problem(served.post(where, content=b"{}", headers={JSON_LENGTH: "9"}), 400, "tensor.json_length")
     body, headers = as_binary(inputs)
-    assert is_problem(served.post(where, content=body + b"x", headers=headers), 400, "1 bytes are left")
-    assert is_problem(served.post(where, content=body[:-1], headers=headers), 400, "does not fit")
-    assert is_problem(served.post(where, content=b" " * 1_000_001), 413, "1 MB")
+    assert is_problem(served.post(where, content=body + b"x", headers=headers), 400, "tensor.surplus_bytes", "1 bytes")
+    assert is_problem(served.post(where, content=body[:-1], headers=headers), 400, "tensor.wrong_data")
+    assert is_problem(served.post(where, content=b" " * 1_000_001), 413, "request.too_large", "1 MB")
     empty, headers = as_binary({name: value[:0] for name, value in inputs.items()})
     assert served.post(where, content=empty, headers=headers).json()["outputs"][1]["shape"] == [0]
 
@@ -163,9 +166,10 @@ def test_tensors_of_files_have_the_answers_that_predict_has(served, city, packag
 def test_tensors_of_too_many_buildings_or_of_odd_files_are_refused(city, package, fields_package, tmp_path):
     sent = files(city.products(), city.footprints)
     with service(tmp_path, package, fields_package, ServiceLimits(tensor_buildings=3)) as client:
-        assert is_problem(client.post("/v1/tensors", files=sent), 422, "the tensors of 3 at a time")
-        assert is_problem(client.post("/v1/tensors", files=sent[:-1]), 422, "buildings")
-        assert is_problem(client.post("/v1/tensors", files=sent, data={"damage_rate": "0.1"}), 422, "damage_rate")
+        assert is_problem(client.post("/v1/tensors", files=sent), 422, "tensors.too_many_buildings")
+        assert is_problem(client.post("/v1/tensors", files=sent[:-1]), 422, "request.invalid", "buildings")
+        told = client.post("/v1/tensors", files=sent, data={"damage_rate": "0.1"})
+        assert is_problem(told, 422, "request.invalid", "damage_rate")
         odd = [*sent[:-1], ("buildings", ("odd.geojson", b"{}"))]
         told = client.post("/v1/tensors", files=odd)
         assert (told.status_code, "odd.geojson: " in told.json()["detail"]) == (422, True), told.text

@@ -185,8 +185,16 @@ def adapt(
 
     section = load_section(params, "adapt", Adapt) if params else None
     prepare = load_section(params, "prepare", Prepare) if params else None
-    reading = make_reading(options, params)
-    run(point_files(points), buildings, labels, model, name, section or Adapt(), prepare, reading)
+    run(
+        point_files(points),
+        buildings,
+        labels,
+        model=model,
+        name=name,
+        params=section or Adapt(),
+        prepare=prepare,
+        reading=make_reading(options, params),
+    )
 
 
 def _load_score_params(path: Path) -> Params:

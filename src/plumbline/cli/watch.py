@@ -73,7 +73,16 @@ def section(
     from plumbline.serve.options import make_reading
     from plumbline.serve.place.section import cut
 
-    cut(line, points, output, picture, predictions, field, within, make_reading(options, params))
+    cut(
+        line,
+        points,
+        output,
+        within_m=within,
+        picture=picture,
+        predictions=predictions,
+        field=field,
+        reading=make_reading(options, params),
+    )
 
 
 NOT_IN_COMPARE = Without(
@@ -109,7 +118,7 @@ def compare(
     from plumbline.serve.compare.run import compare as run
 
     with judging.request() as request:
-        compared = run(request, levelling, output, labels, map_path, levelling_std_mm)
+        compared = run(request, levelling, output, labels=labels, map_path=map_path, std_mm=levelling_std_mm)
     print_table(_summarise(compared.table))
     typer.echo(format_agreement(compared))
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from plumbline import pretrained
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import check_place, check_writable, read_json, sha256_file, sha256_folder, told_unwritten
 from plumbline.core.strain import category
@@ -60,7 +60,8 @@ def base_of(model: str) -> Path:
     if not (folder / "model.safetensors").is_file():
         raise InputError(
             f"--model {model}: no model.safetensors in {folder}. Give `{pretrained.NAME}`, or the folder of a trained "
-            "model, as data/train."
+            "model, as data/train.",
+            key="model.missing",
         )
     return folder
 
@@ -72,10 +73,11 @@ def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
     """
     recorded = _read_recorded_prepare(base)
     if recorded is None and stated is None:
-        log.warning(
-            "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
+        warn(
+            "%s: has no record of how its scatterers were prepared; the defaults are taken. If it was trained "
             "with others, give its section prepare by --params FILE.",
             base,
+            key="model.unknown_preparation",
         )
     if recorded is None or stated is None:
         return recorded or stated or Prepare()
@@ -85,10 +87,11 @@ def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
         if key in stated.model_fields_set and getattr(stated, key) != getattr(recorded, key)
     ]
     if differences:
-        log.warning(
-            "%s: prepared otherwise than the parameters file says: %s; as the model's is taken",
+        warn(
+            "%s: prepared otherwise than in the parameters file: %s; the model's values are taken",
             base,
             ", ".join(differences),
+            key="model.prepared_otherwise",
         )
     keys = [*SEQUENCES, *(key for key in JUDGED if key not in stated.model_fields_set)]
     return stated.model_copy(update={key: getattr(recorded, key) for key in keys})
@@ -110,7 +113,10 @@ def _read_recorded_prepare(base: Path) -> Prepare | None:
     try:
         return Prepare.model_validate(without_audit(params["prepare"]))
     except ValidationError as error:
-        raise InputError(f"{record}: params.prepare: {error.errors()[0]['msg']}. Train the model again.") from None
+        raise InputError(
+            f"{record}: params.prepare: {error.errors()[0]['msg']}. Train the model again.",
+            key="model.damaged_record",
+        ) from None
 
 
 LEVEL_SHOWN = 0.5
@@ -121,6 +127,7 @@ def adapt(
     points: Sequence[AnyFile],
     buildings: Path,
     labels: Path,
+    *,
     model: str,
     name: str,
     params: Adapt,
@@ -150,12 +157,13 @@ def adapt(
     base_folder = base_of(model)
     base = load_diagnosis(base_folder)
     if base.preparation != PREPARATION:
-        log.warning(
+        warn(
             "%s: trained on points that were prepared in another way (%d, now %d): labels must teach that as well. "
             "Better adapt a model that was trained anew.",
             base_folder,
             base.preparation,
             PREPARATION,
+            key="model.old_preparation",
         )
     labelled = read_labels(labels, few=True)
     city = read_city_files(points, buildings, reading, Say.OFFSET)
@@ -174,7 +182,7 @@ def adapt(
             base, base_hash(base_folder), sequences.take(rows), centre, params=params, name=name, prepare=prepare
         )
     except TooFewLabels as error:
-        raise InputError(f"{labels}: {error}") from None
+        raise InputError(f"{labels}: {error}", key=error.key) from None
     about = adapter.about.model_copy(update={"made": _make_record(inputs, params, reading.window)})
     with told_unwritten(root / name):
         save_adapter(replace(adapter, about=about), root / name)
@@ -198,12 +206,13 @@ def _check_place(folder: Path) -> None:
     """Refuse a folder that cannot be written or holds other files, before any work is done."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
-        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
+        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.", key="adapter.not_a_folder")
     other_names = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
     if other_names:
         raise InputError(
             f"{folder}: holds something that this command did not write ({', '.join(other_names[:3])}). Give another "
-            "--name, or move it."
+            "--name, or move it.",
+            key="adapter.foreign_files",
         )
     check_place(folder)
     existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
@@ -214,12 +223,13 @@ def _warn_of_single_category(labels: Path, severity: NDArray[np.float32]) -> Non
     """Warn if all labels are of one category: cross-validation then misses errors in the others."""
     categories = np.unique(category(severity))
     if len(categories) == 1:
-        log.warning(
-            "%s: all %d labels are of category %d: from these a model learns to say it of every building, and no "
-            "held-out one speaks against it. Label buildings of other categories too.",
+        warn(
+            "%s: all %d labels are of category %d: from these a model learns to give it to every building, and no "
+            "held-out one contradicts it. Label buildings of other categories too.",
             labels,
             len(severity),
             categories[0],
+            key="labels.one_category",
         )
 
 
@@ -247,7 +257,10 @@ def _log_accuracy(about: AboutAdapter, folder: Path, params: Adapt, n_with_quadr
         if is_lacking:
             log.info("%s, %d are needed to fit %s; as in the base", labels, needed, part)
     if about.level < LEVEL_SHOWN and not about.parameters:
-        log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
+        warn(
+            "held-out buildings do not show that the base was wrong: hardly anything is changed but statistics",
+            key="adapter.no_gain",
+        )
     level = f"severities brought {about.level:.0%} of the way to the labels' level"
     changed = f"low-rank changes, {about.parameters} values" if about.parameters else "no low-rank change"
     log.info("%s: %d labels; %s; %s", folder, about.labels, level, changed)
@@ -269,7 +282,9 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
     check_name(name)
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
     if output.resolve() == base_folder.resolve():
-        raise InputError(f"{output}: is the model that was adapted, and would be lost. Give another folder.")
+        raise InputError(
+            f"{output}: is the model that was adapted, and would be lost. Give another folder.", key="output.is_input"
+        )
     changed = Adapted(base_folder).use(adapter)
     changed.preparation = min(changed.preparation, adapter.about.preparation)
     with told_unwritten(output), TemporaryDirectory() as temporary:
@@ -293,7 +308,9 @@ def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
     """
     if not (root / name).is_dir():
         names = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
-        raise InputError(f"{root / name}: no such adapter; {names} found. See `plumbline adapters list`.")
+        raise InputError(
+            f"{root / name}: no such adapter; {names} found. See `plumbline adapters list`.", key="adapter.missing"
+        )
     return root / name
 
 

@@ -133,7 +133,10 @@ def parse_rate(text: str) -> float | None:
     except ValueError:
         rate = np.nan
     if not 0 < rate < 1:
-        raise InputError(f"--damage-rate {text}: a number above 0 and below 1 is needed, as 0.02 for 2 %, or auto.")
+        raise InputError(
+            f"--damage-rate {text}: a number above 0 and below 1 is needed, as 0.02 for 2 %, or auto.",
+            key="damage_rate.not_a_share",
+        )
     return rate
 
 

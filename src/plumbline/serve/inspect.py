@@ -275,7 +275,7 @@ def check_report(path: Path) -> None:
         InputError: it ends neither with `.html` nor with `.json`.
     """
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError(f"--output {path}: .html or .json is needed.")
+        raise InputError(f"--output {path}: .html or .json is needed.", key="output.other_format")
 
 
 def write_report(findings: Findings, path: Path) -> None:

@@ -210,7 +210,14 @@ def judge(
         p_damaged[is_usable], buildings.strain_error[is_usable], calibrated_rate, damage_rate
     )
     p_damaged[is_usable] = with_odds(p_damaged[is_usable], odds_factor)
-    shares = local_rates(where, polygons[buildings.footprint], p_damaged, is_usable, calibrated_rate, city_rate)
+    shares = local_rates(
+        where,
+        polygons[buildings.footprint],
+        p_damaged=p_damaged,
+        able=is_usable,
+        share=calibrated_rate,
+        city=city_rate,
+    )
     city_rate = city_rate._replace(local=len(np.unique(shares.rate)) > 1)
 
     # The answers as they came from the model, adjusted to the share near each building.

@@ -12,8 +12,8 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
 from plumbline.core.console import track as track_progress
+from plumbline.core.console import warn
 from plumbline.prepare.abstention import LEANING, NO_MATTER, OK, UNSURE_WHERE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
@@ -123,12 +123,13 @@ def _limit_values(
     order = np.argsort(-predictions["p_damaged"].fillna(0).to_numpy(float), kind="stable")
     has_history = np.zeros(len(predictions), bool)
     has_history[order[np.cumsum(values[order]) <= MAX_DISPLACEMENTS]] = True
-    log.warning(
+    warn(
         "The histories of all scatterers would take more than %d values: the layers of scatterers have those of the %d "
         "buildings that are most probably damaged, of %d",
         MAX_DISPLACEMENTS,
         int((has_history & (values > 0)).sum()),
         int((values > 0).sum()),
+        key="histories.too_many",
     )
     return [part[has_history[part["owner"]]] for part in points]
 

@@ -10,7 +10,7 @@ import geopandas
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
 from plumbline.params import Prepare
@@ -41,7 +41,10 @@ def predict(
     if basemap is not None:
         check_basemap(basemap)
         if map_path is None:
-            raise InputError(f"--basemap {basemap}: without --map there is no map. Give --map, or leave --basemap out.")
+            raise InputError(
+                f"--basemap {basemap}: without --map there is no map. Give --map, or leave --basemap out.",
+                key="basemap.without_map",
+            )
     opened = open_city(request, Outputs(output, map_path))
     city = opened.city
     log.info("%d buildings and %d points: judging", len(city.footprints), sum(map(len, city.points)))
@@ -85,10 +88,10 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
     number = Counter(reason.tolist())
     if 2 * (number["ok"] + number[UNSURE_WHERE]) >= len(reason):
         return
-    log.warning(
+    warn(
         "%d of %d buildings were judged. %d have no scatterer on them, %d too few of them, %d too noisy ones or all on "
         "one line, %d have a side below %g or above %g m, %d are unlike all that the model was trained on, or "
-        "observed for a shorter time. Do points and footprints lie on each other (a map shows it)? Cells of 100 m, as "
+        "observed for a shorter time. Do points and footprints match (a map shows it)? Cells of 100 m, as "
         "of EGMS L3, are too coarse for single houses.",
         number["ok"],
         len(reason),
@@ -99,4 +102,5 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
         prepare.min_side_m,
         prepare.max_side_m,
         number["out_of_distribution"],
+        key="buildings.few_judged",
     )

@@ -103,7 +103,10 @@ def check_output(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """
     if path.suffix.lower() not in suffixes:
         suffix = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
-        raise InputError(f"{path}: {suffix} found. The suffix chooses the format; use one of {', '.join(suffixes)}.")
+        raise InputError(
+            f"{path}: {suffix} found. The suffix chooses the format; use one of {', '.join(suffixes)}.",
+            key="output.other_format",
+        )
     check_writable(path)
 
 
@@ -163,7 +166,9 @@ def write_table(
             else:
                 table.to_parquet(temporary, index=False)
     except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
-        raise InputError(f"{path}: could not be written ({why_unwritten(error, path)}).") from error
+        raise InputError(
+            f"{path}: could not be written ({why_unwritten(error, path)}).", key="output.write_failed"
+        ) from error
 
 
 def read_predictions(path: Path) -> geopandas.GeoDataFrame:
@@ -174,9 +179,12 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
-        raise InputError(f"{path}: suffix '{path.suffix}' found; predictions are in {', '.join(SUFFIXES)}.")
+        raise InputError(
+            f"{path}: suffix '{path.suffix}' found; predictions are in {', '.join(SUFFIXES)}.",
+            key="predictions.other_format",
+        )
     if not path.is_file():
-        raise InputError(f"{path}: no such file.")
+        raise InputError(f"{path}: no such file.", key="file.missing")
     try:
         if suffix == ".csv":
             # Only an empty cell is a null: a building may be called NA.
@@ -190,7 +198,7 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
             table = geopandas.read_file(path, **options)
         return _check_table(table)
     except (OSError, ValueError, KeyError, shapely.errors.ShapelyError, DataSourceError, DataLayerError) as error:
-        raise InputError(f"{path}: not readable as predictions ({error}).") from error
+        raise InputError(f"{path}: not readable as predictions ({error}).", key="predictions.unreadable") from error
 
 
 def _set_types(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
@@ -265,7 +273,7 @@ def check_inputs(paths: Sequence[Path]) -> None:
     """
     for path in paths:
         if not path.exists():
-            raise InputError(f"{path}: no such file.")
+            raise InputError(f"{path}: no such file.", key="file.missing")
 
 
 class Outputs(NamedTuple):
@@ -299,11 +307,20 @@ def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> No
     further_paths = [*outputs.beside, *([page] if page else [])]
     for path in (table, *further_paths):
         if package.resolve() in path.resolve().parents:
-            raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
+            raise InputError(
+                f"{path}: is inside the model package, which must stay as it is. Give another folder.",
+                key="output.in_package",
+            )
         if path.resolve() in {i.resolve() for i in inputs}:
-            raise InputError(f"{path}: is one of the inputs, which would be overwritten. Give another output.")
+            raise InputError(
+                f"{path}: is one of the inputs, which would be overwritten. Give another output.",
+                key="output.is_input",
+            )
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
-        raise InputError(f"{page}: the {outputs.page_name} is an HTML file; give a name that ends in .html.")
+        raise InputError(
+            f"{page}: the {outputs.page_name} is an HTML file. Give a name that ends in .html.",
+            key="output.other_format",
+        )
     for path in further_paths:
         check_writable(path)
 
@@ -319,7 +336,8 @@ def _check_layers(output: Path) -> None:
         return  # damaged, and nothing to lose
     if foreign_layers:
         raise InputError(
-            f"{output}: has the layers {', '.join(foreign_layers)}, which would be lost. Give a file of its own."
+            f"{output}: has the layers {', '.join(foreign_layers)}, which would be lost. Give a file of its own.",
+            key="output.foreign_layers",
         )
 
 

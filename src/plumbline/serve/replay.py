@@ -75,7 +75,9 @@ def judged_dates(tracks: Sequence[Track], every_days: int) -> list[np.datetime64
             return dates[::-1]
         dates.append(day)
         if len(dates) > MAX_DATES:
-            raise InputError(f"--every {every_days}d: more than {MAX_DATES} dates. Give a longer step.")
+            raise InputError(
+                f"--every {every_days}d: more than {MAX_DATES} dates. Give a longer step.", key="replay.too_many_dates"
+            )
 
 
 def until(tracks: Sequence[Track], day: np.datetime64) -> list[Track]:

@@ -138,7 +138,10 @@ def run(settings: ServiceSettings) -> None:
         server = uvicorn.Server(uvicorn.Config(make_app(settings), lifespan="on", **common))
         server.run()
         if not server.started:
-            raise InputError(f"{settings.host}:{settings.port}: the service could not start there. Is the port taken?")
+            raise InputError(
+                f"{settings.host}:{settings.port}: the service could not start there. Is the port taken?",
+                key="service.not_started",
+            )
         return
     figures = settings.folder.resolve() / "figures"
     shutil.rmtree(figures, ignore_errors=True)

@@ -82,7 +82,9 @@ async def refuse_repeated(request: Request) -> None:
         form = await request.form()  # read already
         for name in form:
             if name not in LISTS and len(form.getlist(name)) > 1:
-                raise Problem(422, f"The field {name[:50]!r} stands in the form twice. Give it once.")
+                raise Problem(
+                    422, f"The field {name[:50]!r} is in the form twice. Give it once.", key="request.repeated_field"
+                )
 
 
 FILES = {"points", "buildings", "params", "causes"}

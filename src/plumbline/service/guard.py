@@ -93,9 +93,9 @@ class Guard:
 
     def _check(self, path: str, headers: Headers, holder: str | None) -> None:
         if len(headers.getlist("authorization")) > 1:  # a proxy may choose another one of them
-            raise Problem(400, "Two `Authorization` headers came. Send one.")
+            raise Problem(400, "Two `Authorization` headers came. Send one.", key="request.two_tokens")
         if self._holders and holder is None and path not in OPEN:
-            raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
+            raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.", key="request.no_token")
         if path in UPLOADS:
             check_disk(self._settings.folder, 507)
         if int(headers.get("content-length", "0")) > self._max_bytes(path):
@@ -123,7 +123,11 @@ class Body:
         """
         encoding = ", ".join(headers.getlist("content-encoding")).strip().lower()
         if encoding not in ("", "identity", *PACKED):
-            raise Problem(415, f"Content-Encoding {encoding[:40]!r} is not known. Known are {', '.join(PACKED)}.")
+            raise Problem(
+                415,
+                f"Content-Encoding {encoding[:40]!r} is not known. Known are {', '.join(PACKED)}.",
+                key="request.unknown_encoding",
+            )
         self._receive, self._max_bytes, self._n_bytes = receive, max_bytes, 0
         self._unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None  # 32: either header
         self._has_output = self._is_last = False
@@ -151,11 +155,15 @@ class Body:
         try:
             piece = unpacker.decompress(packed, PIECE_BYTES)
         except zlib.error:
-            raise Problem(400, "The body is not packed as Content-Encoding says, or damaged.") from None
+            raise Problem(
+                400, "The body is not packed as in Content-Encoding, or damaged.", key="request.damaged"
+            ) from None
         self._has_output = len(piece) == PIECE_BYTES  # zlib may have more, without input left
         is_short = self._is_last and not (unpacker.eof or self._has_output or unpacker.unconsumed_tail)
         if is_short or unpacker.unused_data:
-            raise Problem(400, "The body was cut off, or goes on behind the end of what is packed.")
+            raise Problem(
+                400, "The body was cut off, or goes on behind the end of what is packed.", key="request.packed_end"
+            )
         self._count(piece, unpacker.eof)
         await asyncio.sleep(0)  # let the event loop answer other requests
         return {"type": "http.request", "body": piece, "more_body": not unpacker.eof}
@@ -166,7 +174,9 @@ class Body:
             raise _too_large(self._max_bytes)
         self._tail = (self._tail + piece)[-END_BYTES:]
         if is_last and self._closing not in self._tail:
-            raise Problem(400, "The form was cut off: its closing boundary is missing. Send it again.")
+            raise Problem(
+                400, "The form was cut off: its closing boundary is missing. Send it again.", key="request.form_cut_off"
+            )
 
 
 def _split_prefix(path: str, headers: Headers) -> tuple[str, str]:
@@ -179,4 +189,8 @@ def _split_prefix(path: str, headers: Headers) -> tuple[str, str]:
 
 def _too_large(max_bytes: int) -> Problem:
     """Return the refusal of a body of more than `max_bytes` bytes."""
-    return Problem(413, f"The request has more than {max_bytes // MB} MB, the most that this service takes here.")
+    return Problem(
+        413,
+        f"The request has more than {max_bytes // MB} MB, the most that this service takes here.",
+        key="request.too_large",
+    )

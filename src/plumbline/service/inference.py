@@ -126,7 +126,7 @@ def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRo
     def served(name: str, version: str | None = None) -> ServedModel:
         about = models.diagnosis.manifest
         if name != about.name or version not in (None, about.version):
-            raise Problem(404, f"There is no such model; {about.name} {about.version} is served.")
+            raise Problem(404, f"There is no such model; {about.name} {about.version} is served.", key="model.unknown")
         return models.diagnosis
 
     @router.get("", summary="Describe the server")
@@ -158,7 +158,7 @@ def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRo
         model = served(name, version)
         if waiting >= limits.infer_at_once:
             meters.refused.labels("infer").inc()
-            raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
+            raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS, "service.busy")
         waiting += 1
         try:
             async with asyncio.timeout(SILENT_SECONDS):  # clients that send nothing block others
@@ -166,7 +166,9 @@ def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRo
             arguments = model, body, request.headers.get(JSON_LENGTH), meters
             return answer(*arguments) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *arguments)
         except TimeoutError:
-            raise Problem(408, f"The request was not complete within {SILENT_SECONDS} s.") from None
+            raise Problem(
+                408, f"The request was not complete within {SILENT_SECONDS} s.", key="request.too_slow"
+            ) from None
         finally:
             waiting -= 1
 
@@ -207,9 +209,9 @@ def answer(served: ServedModel, body: bytes, json_length: str | None, meters: Me
         request = InferRequest.model_validate_json(head)
         answers = served.model.run(_read_tensors(request.inputs, binary))._asdict()
     except ValidationError as error:
-        raise Problem(400, in_words(error.errors())) from None
+        raise Problem(400, in_words(error.errors()), key="request.invalid") from None
     except InputError as error:
-        raise Problem(400, str(error)) from None
+        raise Problem(400, str(error), key=error.key) from None
     meters.inferred.observe(len(answers["severity_permille"]))
     about = {"model_name": served.manifest.name, "model_version": served.manifest.version}
     if request.id is not None:
@@ -218,7 +220,11 @@ def answer(served: ServedModel, body: bytes, json_length: str | None, meters: Me
     parts: list[bytes] = []
     for output in request.outputs or [InferOutput(name=name) for name in answers]:
         if output.name not in answers:
-            raise Problem(400, f"outputs: there is no {output.name[:50]!r}; there are {', '.join(answers)}.")
+            raise Problem(
+                400,
+                f"outputs: there is no {output.name[:50]!r}; there are {', '.join(answers)}.",
+                key="tensor.unknown_output",
+            )
         values = np.ascontiguousarray(answers[output.name], "<f4")
         tensor: dict[str, Any] = {"name": output.name, "datatype": "FP32", "shape": list(values.shape)}
         is_binary = output.parameters and output.parameters.binary_data
@@ -275,7 +281,9 @@ def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
     if json_length is None:
         return body, memoryview(b"")
     if not json_length.isdecimal() or int(json_length) > len(body):
-        raise Problem(400, f"{JSON_LENGTH}: {json_length[:20]} found; the body has {len(body)} bytes.")
+        raise Problem(
+            400, f"{JSON_LENGTH}: {json_length[:20]} found; the body has {len(body)} bytes.", key="tensor.json_length"
+        )
     return body[: int(json_length)], memoryview(body)[int(json_length) :]
 
 
@@ -286,7 +294,7 @@ def _read_tensors(tensors: list[InferInput], binary: memoryview) -> dict[str, ND
         name, kind = tensor.name, DTYPES[tensor.datatype]
         size = None if tensor.parameters is None else tensor.parameters.binary_data_size
         if name in arrays:
-            raise Problem(400, f"{name[:50]!r}: comes twice.")
+            raise Problem(400, f"{name[:50]!r}: comes twice.", key="tensor.repeated")
         try:
             if size is None:
                 values = np.asarray(tensor.data)
@@ -301,7 +309,9 @@ def _read_tensors(tensors: list[InferInput], binary: memoryview) -> dict[str, ND
                     values = values.view(np.uint8) != 0  # NumPy needs 0 or 1 in a Boolean
             arrays[name] = values.astype(kind, copy=False).reshape(tensor.shape)
         except ValueError as error:
-            raise Problem(400, f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).") from None
+            raise Problem(
+                400, f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).", key="tensor.wrong_data"
+            ) from None
     if len(binary):
-        raise Problem(400, f"{len(binary)} bytes are left behind the binary tensors.")
+        raise Problem(400, f"{len(binary)} bytes are left behind the binary tensors.", key="tensor.surplus_bytes")
     return arrays

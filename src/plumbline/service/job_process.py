@@ -61,13 +61,17 @@ def main(folder: Path, parent: int) -> int:
         (here / RESULTS).mkdir(exist_ok=True)
         {"predict": _predict, "restore": _restore, "tensors": _tensors}[task["kind"]](here, task)
     except MemoryError:
-        problem = Problem(422, "The files need more memory than there is. Give fewer points.")
+        problem = Problem(422, "The files need more memory than there is. Give fewer points.", key="job.out_of_memory")
     except PlumblineError as error:
-        problem = Problem(422, for_requests(str(error), folder))
+        problem = Problem(422, for_requests(str(error), folder), key=error.key)
     except Exception as error:
         log.error("the job failed", exc_info=error)
         is_full = refused_by_disk(error) is not None
-        problem = Problem(507, "The disk of the service is full.") if is_full else Problem(500, "The job failed.")
+        problem = (
+            Problem(507, "The disk of the service is full.", key="disk.full")
+            if is_full
+            else Problem(500, "The job failed.", key="service.error")
+        )
     else:
         return 0
     log.error("%s", problem.detail)
@@ -131,7 +135,8 @@ def _tensors(folder: Path, task: dict[str, Any]) -> None:
     if len(prepared.sequences) > task["tensor_buildings"]:
         raise InputError(
             f"{buildings.name}: {len(prepared.sequences)} buildings have points enough; this service gives the tensors "
-            f"of {task['tensor_buildings']} at a time. Send fewer footprints, with the same points."
+            f"of {task['tensor_buildings']} at a time. Send fewer footprints, with the same points.",
+            key="tensors.too_many_buildings",
         )
     write_text(make_tensors(prepared, city.footprints, about).model_dump_json(), folder / RESULTS / TENSORS)
 
@@ -184,13 +189,15 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
 
     points, buildings, reading = _find_inputs(folder, task["options"])
     if buildings is None:
-        raise InputError("buildings: no file found. Give one of footprints.")
+        raise InputError("buildings: no file found. Give one of footprints.", key="buildings.no_file")
     note_progress(folder, "read", 0, 1)
     city = read_city_files(points, buildings, reading, Say.ALL, folder)
     _check_size(city.points, task)
     if len(city.footprints) > task["footprints"]:
         raise InputError(
-            f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}."
+            f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}. "
+            "Cut the file to your area.",
+            key="footprints.too_many",
         )
     return city, buildings
 
@@ -212,7 +219,10 @@ def _params_file(folder: Path) -> Path | None:
 def _check_size(tracks: list[Track], task: dict[str, Any]) -> None:
     count = sum(len(track) for track in tracks)
     if count > task["points"]:
-        raise InputError(f"{count} points; this service takes {task['points']} in a job. Cut the files to your area.")
+        raise InputError(
+            f"{count} points; this service takes {task['points']} in a job. Cut the files to your area.",
+            key="points.too_many",
+        )
 
 
 if __name__ == "__main__":

@@ -115,6 +115,7 @@ class JobStore:
         job: str,
         kind: Kind,
         options: dict[str, Any],
+        *,
         queue: int,
         holder: str | None = None,
         name: str | None = None,
@@ -306,6 +307,7 @@ def safe_name(name: str, fallback: str) -> str:
 def store_uploads(
     root: Path,
     job: str,
+    *,
     points: Sequence[UploadFile],
     buildings: Sequence[UploadFile],
     params: UploadFile | None,
@@ -325,7 +327,10 @@ def store_uploads(
             for number, upload in enumerate(uploads):
                 path = folder / safe_name(upload.filename or "", f"{kind}-{number}")
                 if path.exists():
-                    raise InputError(f"{kind}: two files are called {path.name}. Give each its own name.")
+                    raise InputError(
+                        f"{kind}: two files are called {path.name}. Give each its own name.",
+                        key="request.repeated_file_name",
+                    )
                 _write(upload, path)
         if params is not None:
             _write(params, scratch / PARAMS)
@@ -356,7 +361,8 @@ def buildings_file(folder: Path) -> Path | None:
         names = ", ".join(path.name for path in paths)
         raise InputError(
             f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet, or "
-            "tiles named alike but for their numbers."
+            "tiles named alike but for their numbers.",
+            key="footprints.not_one",
         )
     return main[0] if main else None
 

@@ -92,18 +92,32 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         causes = [form.causes] if isinstance(form, PredictForm) and form.causes else []
         count = len(form.points) + len(form.buildings) + (form.params is not None) + len(causes)
         if count > limits.files:
-            raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
+            raise Problem(
+                413,
+                f"{count} files found; this service takes {limits.files}. Pack them into a zip file.",
+                key="request.too_many_files",
+            )
         if store.counts()["queued"] >= limits.queue:
             raise _queue_full(meters, limits)
         _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)  # check only
         options = form.model_dump(exclude=FILES) | options
         job = job_files.new_id()
-        job_files.store_uploads(root, job, form.points, form.buildings, form.params, causes)
+        job_files.store_uploads(
+            root, job, points=form.points, buildings=form.buildings, params=form.params, causes=causes
+        )
         folder = root / job_files.JOBS / job
         try:
             job_files.buildings_file(folder)
             names = job_files.name_of(folder)
-            if not store.add(job, kind, options, limits.queue, _holder(request), names, request_id.get()):
+            if not store.add(
+                job,
+                kind,
+                options,
+                queue=limits.queue,
+                holder=_holder(request),
+                name=names,
+                request=request_id.get(),
+            ):
                 raise _queue_full(meters, limits)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
@@ -124,14 +138,16 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
     def find(job: str, holder: str | None) -> Job:
         row = store.get(job, holder)
         if row is None:
-            raise Problem(404, NO_JOB)
+            raise Problem(404, NO_JOB, key="job.unknown")
         return _describe(row, root / job_files.JOBS / job)
 
     def find_done(job: str, holder: str | None) -> Job:
         described = find(job, holder)
         status = described.status
         if status != "done":
-            raise Problem(409, f"The job is {status}; it has no result.", 5 if status not in ENDED else None)
+            raise Problem(
+                409, f"The job is {status}; it has no result.", None if status in ENDED else 5, "job.not_done"
+            )
         return described
 
     files: dict[str, Any] = {
@@ -151,7 +167,11 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         adapters = models.restoration.adapters
         for name, _ in parse_adapters(form.adapter):
             if name not in adapters:
-                raise Problem(422, f"adapter: {name[:50]!r} found; the model has {', '.join(adapters) or 'none'}.")
+                raise Problem(
+                    422,
+                    f"adapter: {name[:50]!r} found; the model has {', '.join(adapters) or 'none'}.",
+                    key="adapter.missing",
+                )
         return accept(request, "restore", form, {"bbox": parse_box(form.bbox) if form.bbox else None})
 
     @router.post(
@@ -173,7 +193,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         if row is not None and row.status == "done":
             prepared = root / job_files.JOBS / job / job_files.RESULTS / job_files.TENSORS
             return FileResponse(prepared, media_type="application/json", background=remove)
-        problem = (row and row.problem) or Problem(503, "The service ended meanwhile. Send the files again.").content
+        problem = (row and row.problem) or Problem(
+            503, "The service ended meanwhile. Send the files again.", key="service.ended"
+        ).content
         return JSONResponse(problem, problem["status"], media_type=MEDIA_TYPE, background=remove)
 
     @router.get("/jobs", summary="List the jobs that came with this token, newest first", responses=refusals(422, 503))
@@ -234,7 +256,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
             else choose_kind(", ".join(accept or ["*/*"]), done.results, DEFAULTS[done.kind])
         )
         if kind not in done.results:
-            raise Problem(406, f"This job has {', '.join(done.results)}.")
+            raise Problem(406, f"This job has {', '.join(done.results)}.", key="result.other_format")
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
         vary = {"Vary": "Accept"}  # else a browser takes the table from its cache when it is asked for the report
         return FileResponse(path, media_type=kind, filename=f"plumbline-{done.kind}.{path.suffix[1:]}", headers=vary)
@@ -292,4 +314,4 @@ def _describe(row: JobRow, folder: Path) -> Job:
 def _queue_full(meters: Meters, limits: ServiceLimits) -> Problem:
     """Return the refusal of a job where too many wait, and count it."""
     meters.refused.labels("jobs").inc()
-    return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS)
+    return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS, "jobs.queue_full")

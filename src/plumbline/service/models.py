@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import PlumblineError
 from plumbline.export.package import Manifest, PackageManifest, open_package
 from plumbline.export.runtime import OnnxModel
@@ -73,7 +73,7 @@ class Models:
                 self.restoration = _open_fields(package)
                 log.info("fields: %s is served now", self.restoration.manifest.version)
         except (PlumblineError, OSError) as error:
-            log.warning("models: %s. The one before is served on.", error)
+            warn("models: %s. The one before is served on.", error, key="model.not_replaced")
 
     def describe(self) -> list[dict[str, Any]]:
         """Return version, metrics and gate verdict of each model, for users."""

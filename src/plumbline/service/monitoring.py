@@ -138,6 +138,7 @@ def check_disk(folder: Path, status: int) -> None:
             status,
             f"The disk of the service has {free_mb:.0f} MB of free space; {MIN_FREE_MB:.0f} MB are needed for a job.",
             DISK_SECONDS,
+            "disk.little_space",
         )
 
 

@@ -93,19 +93,19 @@ def problem_of(error: BaseException) -> Problem:
         return Problem(422, for_requests(str(error)), key=error.key)
     if isinstance(error, RequestValidationError):
         if any(tuple(fault["loc"]) == ("path", "job") for fault in error.errors()):
-            return Problem(404, NO_JOB)
-        return Problem(422, in_words(error.errors()))
+            return Problem(404, NO_JOB, key="job.unknown")
+        return Problem(422, in_words(error.errors()), key="request.invalid")
     if refused_by_disk(error.__cause__ or error) is not None:  # FastAPI takes whatever stops a body for a bad request
-        return Problem(507, "The disk of the service is full. Nothing was kept of this request.", 60)
+        return Problem(507, "The disk of the service is full. Nothing was kept of this request.", 60, "disk.full")
     if isinstance(error, HTTPException):
         problem = Problem(error.status_code, error.detail)
         problem.headers = error.headers
         return problem
     if isinstance(error, sqlite3.OperationalError):
-        return Problem(503, "The list of jobs does not answer. Try again.", BUSY_SECONDS)
+        return Problem(503, "The list of jobs does not answer. Try again.", BUSY_SECONDS, "jobs.locked")
     name = request_id.get() or secrets.token_hex(4)
     log.error("error %s: %s", name, type(error).__name__, exc_info=error)
-    return Problem(500, f"Error {name}; the service's log says more.")
+    return Problem(500, f"Error {name}; the service's log shows more.", key="service.error")
 
 
 def in_words(errors: Sequence[Mapping[str, Any]]) -> str:
@@ -135,9 +135,15 @@ def refuse_odd_query(request: Request) -> None:
     names = [field.alias for field in request.scope["route"].dependant.query_params]
     for name in request.query_params:
         if name not in names:
-            raise Problem(422, f"Unknown parameter {name[:50]!r} in the address; known: {', '.join(names) or 'none'}.")
+            raise Problem(
+                422,
+                f"Unknown parameter {name[:50]!r} in the address; known: {', '.join(names) or 'none'}.",
+                key="request.unknown_parameter",
+            )
         if len(request.query_params.getlist(name)) > 1:
-            raise Problem(422, f"The parameter {name!r} stands in the address twice. Give it once.")
+            raise Problem(
+                422, f"The parameter {name!r} is in the address twice. Give it once.", key="request.repeated_parameter"
+            )
 
 
 def add_handlers(app: FastAPI) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil  # type: ignore[import-untyped]
 
-from plumbline.core.console import log, request_id
+from plumbline.core.console import log, request_id, warn
 from plumbline.core.errors import PlumblineError
 from plumbline.core.files import write_json
 from plumbline.service import job_store as job_files
@@ -51,7 +51,7 @@ class PoolJob:
     def __init__(self, run: str) -> None:
         """Attach to a flow run by its id."""
         self.run = run
-        self.failure = f"Flow run {run} failed on its worker; the run's log in Prefect says why."
+        self.failure = f"Flow run {run} failed on its worker; the run's log in Prefect shows why."
 
     @classmethod
     def begin(cls, folder: Path) -> PoolJob:
@@ -83,7 +83,7 @@ def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict
     """Return the JSON that Prefect's server answers."""
     address = f"{os.environ[ADDRESS].rstrip('/')}/{path}"
     if not address.startswith(("http://", "https://")):
-        raise PoolUnreachable(f"{ADDRESS}: an address that begins with http is needed.")
+        raise PoolUnreachable(f"{ADDRESS}: an address that begins with http is needed.", key="prefect.wrong_address")
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(KEY):
         headers["Authorization"] = f"Bearer {key}"
@@ -95,7 +95,9 @@ def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict
         with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310
             answer: dict[str, Any] = json.load(response)
     except (OSError, ValueError) as error:
-        raise PoolUnreachable(f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).") from error
+        raise PoolUnreachable(
+            f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).", key="prefect.no_answer"
+        ) from error
     return answer
 
 
@@ -173,7 +175,7 @@ class Runner(threading.Thread):
             try:
                 self._supervise()
             except Exception as error:  # a locked list or full disk may be temporary
-                log.warning("jobs: %s", problem_of(error).detail)
+                warn("jobs: %s", problem_of(error).detail, key="jobs.interrupted")
 
     def stop(self) -> None:
         """End the jobs that run, and put them back into the queue."""
@@ -222,7 +224,7 @@ class Runner(threading.Thread):
                 work = PoolJob.begin(folder)
                 self._store.note_remote(job.id, work.run)
         except PoolUnreachable as error:
-            log.warning("job %s: %s It waits.", job.id, error)
+            warn("job %s: %s It waits.", job.id, error, key=error.key)
             self._store.put_back(job.id)
             self._ended.wait(SECONDS_UNREACHABLE)
             return
@@ -249,17 +251,25 @@ class Runner(threading.Thread):
             shutil.rmtree(folder, ignore_errors=True)  # before a client reads "cancelled"
             self._finish(job, "cancelled")
         else:
-            problem = Problem(422, excess) if excess else Problem(500, work.failure)
+            problem = excess or Problem(500, work.failure, key="job.broken_off")
             self._finish(job, "failed", job_files.read_note(folder, job_files.PROBLEM) or problem.content)
         del self._running[job.id]
 
-    def _excess(self, running: _RunningJob) -> str | None:
-        """Return a message on the limit that a job exceeds; None if it exceeds none."""
+    def _excess(self, running: _RunningJob) -> Problem | None:
+        """Return the problem of the limit that a job exceeds; None if it exceeds none."""
         limits = self._limits
         if time.monotonic() - running.began > 60 * limits.job_minutes:
-            return f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area."
+            return Problem(
+                422,
+                f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area.",
+                key="job.too_long",
+            )
         if running.work.memory_mb() > limits.job_memory_mb:
-            return f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area."
+            return Problem(
+                422,
+                f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area.",
+                key="job.out_of_memory",
+            )
         return None
 
     def _finish(self, job: JobRow, outcome: Status, problem: dict[str, Any] | None = None) -> None:
@@ -276,7 +286,7 @@ class Runner(threading.Thread):
             why = "The service ended several times while it did this job; it is not tried again."
             if row is not None:
                 request_id.set(row.request_id)
-                self._finish(row, "failed", Problem(500, why).content)
+                self._finish(row, "failed", Problem(500, why, key="job.given_up").content)
         request_id.set(None)
         if requeued:
             log.info("jobs: %d go on whose service had ended", len(requeued))

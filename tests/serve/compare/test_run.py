@@ -116,9 +116,9 @@ def test_a_mistyped_height_is_named_and_left_out(levels, tmp_path, done):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"easting": 0.0}, "no point lies within 2 m of a building"),
-        ({"building_id": "X9"}, "building_id X9: not among the 36"),
-        ({"date": "2010-01-01"}, "a second value of 2010-01-01"),
+        ({"easting": 0.0}, "within 2 m of a building"),
+        ({"building_id": "X9"}, "building_id X9"),
+        ({"date": "2010-01-01"}, "2010-01-01"),
     ],
 )
 def test_levels_of_elsewhere_are_refused(levels, tmp_path, change, said):

@@ -29,6 +29,7 @@ from plumbline.serve.predictions import read_predictions
 from plumbline.serve.request import Request
 from plumbline.sources.city.in_memory import read_tracks
 from tests.prepare.made import PARAMS, make_scene
+from tests.refusals import refuses
 from tests.tiny import City, run_cli
 
 QUESTIONS = ("quadrant", "severity")
@@ -234,9 +235,9 @@ def test_nobody_judged_is_an_empty_table_and_a_reason(city, tmp_path, predicted)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--building", "{near}x"], ["--building {near}x", "no such building_id", "{near}"]),
-        (["--plan", "plan.png"], ["plan.png", "the plan is an HTML file"]),
-        (["--output", "{package}/e.csv"], ["e.csv", "inside the model package"]),
+        (["--building", "{near}x"], ["--building {near}x", "{near}"]),
+        (["--plan", "plan.png"], ["plan.png", ".html"]),
+        (["--output", "{package}/e.csv"], ["e.csv", "model package"]),
     ],
     ids=lambda value: value[0],
 )
@@ -253,7 +254,7 @@ def test_what_cannot_be_done_is_one_message_and_no_file(city, tmp_path, judged, 
 def test_the_table_of_buildings_overwrites_no_input(city, tmp_path):
     copy = tmp_path / "e_buildings.csv"
     copy.write_bytes(city.footprints.read_bytes())
-    with pytest.raises(InputError, match=r"e_buildings\.csv: is one of the inputs"):
+    with refuses("output.is_input", "e_buildings.csv"):
         explain(Request(city.products(), copy, pretrained.PACKAGE), tmp_path / "e.csv")
     assert copy.read_bytes() == city.footprints.read_bytes()
 
@@ -271,11 +272,11 @@ def test_the_weights_of_the_pretrained_package_answer_as_its_models():
 
 
 def test_a_package_without_weights_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"no weights\.safetensors with network\.json"):
+    with pytest.raises(InputError, match=r"weights\.safetensors"):
         load_network(tmp_path)
     (tmp_path / "weights.safetensors").write_bytes(b"no")
     (tmp_path / "network.json").write_text("{}")
-    with pytest.raises(InputError, match=r"weights\.safetensors: not readable"):
+    with pytest.raises(InputError, match=r"weights\.safetensors"):
         load_network(tmp_path)
 
 

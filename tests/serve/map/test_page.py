@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, SOURCES
 from plumbline.reporting.page import icon
 from plumbline.serve.map import page as drawing
 from plumbline.serve.map.page import page_html, write_map
+from tests.refusals import refuses
 from tests.serve.made import judged_of
 from tests.serve.map.town import HOSTILE, town, track
 
@@ -108,7 +108,7 @@ def test_nothing_ends_a_script_before_its_end(small: Path) -> None:
 
 def test_without_the_built_page_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(drawing, "BUILT", tmp_path / "page")
-    with pytest.raises(InputError, match=r"app\.js: the map's page is not built\. Run `make web`"):
+    with refuses("map.page_not_built", "app.js", "`make web`"):
         write_map(judged_of(town()), [], tmp_path / "map.html", "Town")
     assert list(tmp_path.iterdir()) == []
 

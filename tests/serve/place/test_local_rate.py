@@ -19,6 +19,7 @@ from plumbline.serve.place.local_rate import (
     shares_by_place,
 )
 from plumbline.sources.city.causes import Cause
+from tests.refusals import warned
 
 SHARE, SIDE_M, BAND_M = 0.49, 3000.0, 75.0
 LINE = shapely.LineString([(SIDE_M / 2, 0), (SIDE_M / 2, SIDE_M)])
@@ -40,7 +41,7 @@ def said(odds):
 def by_cause(causes, place, odds, city=None, able=None):
     able = np.ones(len(place), bool) if able is None else able
     city = estimate_rate(said(odds)[able], np.ones(able.sum()), SHARE).rate if city is None else city
-    return shares_by_cause(causes, shapely.points(place), said(odds), able, SHARE, city)
+    return shares_by_cause(causes, shapely.points(place), p_damaged=said(odds), able=able, share=SHARE, city=city)
 
 
 def line(name="tunnel", reach_m=None, moved_m=0.0):
@@ -129,7 +130,8 @@ def test_a_given_share_stays_the_mean_over_all():
     assert found.rate.mean() == pytest.approx(0.05, rel=1e-6)
     assert len(np.unique(found.rate)) == 2
     where = RateVariation([line()], True)
-    whole = local_rates(where, shapely.points(place), said(odds), np.ones(3000, bool), SHARE, fixed_rate(0.05))
+    able, rate = np.ones(3000, bool), fixed_rate(0.05)
+    whole = local_rates(where, shapely.points(place), p_damaged=said(odds), able=able, share=SHARE, city=rate)
     assert (whole.rate == found.rate).all()  # neighbours do not change a given share
 
 
@@ -179,9 +181,9 @@ def test_shares_stay_within_bounds_and_follow_the_buildings_when_they_are_permut
     order = np.random.default_rng(seed).permutation(count)
     geometry, p, able = shapely.points(place), said(odds), np.ones(count, bool)
     for where in (ONE_SHARE, RateVariation((), True), RateVariation([line()], True)):
-        city = DamageRate(rate, 0.0, 1.0, True)
-        found = local_rates(where, geometry, p, able, SHARE, city)
-        again = local_rates(where, geometry[order], p[order], able, SHARE, city)
+        given = {"able": able, "share": SHARE, "city": DamageRate(rate, 0.0, 1.0, True)}
+        found = local_rates(where, geometry, p_damaged=p, **given)
+        again = local_rates(where, geometry[order], p_damaged=p[order], **given)
         np.testing.assert_allclose(again.rate, found.rate[order], rtol=1e-6)
         assert (again.cause == found.cause[order]).all()
         assert (found.rate >= min(LEAST_RATE, rate) * (1 - 1e-9)).all()
@@ -201,6 +203,5 @@ def test_causes_that_reach_nothing_are_warned_of_with_their_distance(swaps, capl
     place, _, odds = town(300)
     far = Cause("well", shapely.Point(SIDE_M / 2, -9e6), None, shapely.Point(SIDE_M / 2, 0) if swaps else None)
     by_cause([far, Cause("nowhere", shapely.Point(), None)], place, odds)
-    (warning,) = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
-    assert "no cause reaches any building: the nearest, well, is 9,000 km away" in warning
+    (warning,) = warned(caplog, "causes.out_of_reach", "well", "9,000 km")
     assert ("swap them in the file" in warning) == swaps

@@ -10,9 +10,9 @@ import rasterio
 import shapely
 from rasterio.transform import from_origin
 
-from plumbline.core.errors import InputError
 from plumbline.serve.place.section import cross_section, cut, draw_section, read_line
 from plumbline.serve.predictions import write_predictions
+from tests.refusals import refuses
 from tests.serve.place.test_moving_areas import PLACE, SUNK, YEARS, track
 from tests.serve.test_predictions import predictions
 
@@ -74,33 +74,30 @@ def test_a_line_is_read_from_coordinates_or_a_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "key"),
     [
-        ("nowhere.geojson", "no such file, and no coordinates"),
-        ("9.0,45.1", "no such file, and no coordinates"),
-        ("9.0,145.1 9,46", "no such file, and no coordinates"),
-        ("9.0,45.1 9.0,45.1", "no length"),
+        *((text, "line.not_coordinates") for text in ("nowhere.geojson", "9.0,45.1", "9.0,145.1 9,46")),
+        ("9.0,45.1 9.0,45.1", "line.in_pieces"),
     ],
 )
-def test_what_is_no_line_is_refused(given, said):
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_line_is_refused(given, key):
+    with refuses(key, f"--line {given}"):
         read_line(given, CRS)
 
 
 def test_a_line_elsewhere_and_wrong_outputs_are_refused(tmp_path, judged):
-    with pytest.raises(InputError, match="no point lies within 6 m"):
+    with refuses("line.no_point", "6 m", "--within"):
         cross_section(shapely.transform(LINE, lambda at: at + 5000), [track(0.0 * SUNK)], 6)
-    with pytest.raises(InputError, match=r"use one of \.csv"):
-        cut("1,1 2,2", [], tmp_path / "a.xlsx", None, None, None, 5)
+    with refuses("output.other_format", "a.xlsx", ".csv"):
+        cut("1,1 2,2", [], tmp_path / "a.xlsx", within_m=5)
     write_predictions(judged, tmp_path / "p.csv")
-    with pytest.raises(InputError, match="does not say its CRS"):
-        cut("1,1 2,2", [], tmp_path / "a.csv", None, tmp_path / "p.csv", None, 5)
+    with refuses("predictions.no_crs", "p.csv"):
+        cut("1,1 2,2", [], tmp_path / "a.csv", predictions=tmp_path / "p.csv", within_m=5)
 
 
 def test_a_table_and_a_picture_are_written(tmp_path, city):
     west, south, east, north = geopandas.read_file(city.footprints).to_crs("EPSG:4326").total_bounds
-    found = cut(
-        f"{west},{south} {east},{north}", city.products(), tmp_path / "s.csv", tmp_path / "s.svg", None, None, 50
-    )
+    line = f"{west},{south} {east},{north}"
+    found = cut(line, city.products(), tmp_path / "s.csv", picture=tmp_path / "s.svg", within_m=50)
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "s.csv", dtype={"name": str}), found, check_dtype=False)
     ElementTree.parse(tmp_path / "s.svg")

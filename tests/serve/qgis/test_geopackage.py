@@ -9,10 +9,10 @@ import numpy as np
 import pyogrio
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.serve.layers import scatterer_layers
 from plumbline.serve.predictions import Outputs, check_outputs, read_predictions, write_predictions
 from tests.prepare.made import EPOCHS, make_track
+from tests.refusals import refuses
 from tests.serve.test_predictions import assert_same, predictions
 
 
@@ -87,7 +87,7 @@ def test_our_own_file_may_be_written_again_and_another_with_such_layers_not(tmp_
     for layer in ("scatterers_mine", "parcels", "predictions"):  # it is by their columns that ours are known
         other = tmp_path / f"{layer}.gpkg"
         written[["geometry"]].to_file(other, layer=layer)
-        with pytest.raises(InputError, match=f"has the layers {layer}, which would be lost"):
+        with refuses("output.foreign_layers", other.name, layer):
             check_outputs(Outputs(other), [], tmp_path / "package")
 
 

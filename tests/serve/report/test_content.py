@@ -11,7 +11,6 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.export.interface import PROBABILITIES
 from plumbline.pretrained import PACKAGE
 from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS
@@ -22,6 +21,7 @@ from plumbline.serve.report.drawings import city as city_map
 from plumbline.serve.report.run import MAX_BUILDINGS, report_of
 from plumbline.serve.report.words import plain, signed
 from plumbline.sources.city.in_memory import read_city_files
+from tests.refusals import refuses
 from tests.serve.report.conftest import CASE, NAMED, UNSEEN, changed
 
 
@@ -100,7 +100,7 @@ def test_named_buildings_stand_in_the_order_of_the_list_and_must_exist(answered,
     names = answered.judged.table["building_id"].iloc[list_order(answered)[[5, 2]]].tolist()
     made = report_of(answered, city, footprints, names, 1)
     assert [page["name"] for page in made["pages"]] == names[::-1]
-    with pytest.raises(InputError, match="--building nobody, none: no such building_id among the 37"):
+    with refuses("buildings.unknown_id", "--building nobody, none", 37):
         report_of(answered, city, footprints, ["nobody", names[0], "none"], 1)
 
 

@@ -27,6 +27,7 @@ from plumbline.serve.score.alarms import ENDED, GOES_ON, NEW, Watch, update_alar
 from plumbline.serve.score.messages import MAX_LISTED, mark_sent, unsent
 from plumbline.serve.score.results import PREDICTIONS
 from plumbline.serve.score.rules import check_rules
+from tests.refusals import refuses, warned, warning_keys
 from tests.serve.made import table_of
 from tests.serve.score.test_results import publish
 from tests.tiny import PARAMS
@@ -223,7 +224,7 @@ def test_deliveries_to_the_same_day_are_one_step_and_the_one_judged_last_counts(
 def test_rules_are_of_a_place_of_buildings_or_of_a_polygon(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(rules.log, "propagate", True)
+    monkeypatch.setattr("plumbline.core.console.log.propagate", True)
     ground = geopandas.GeoDataFrame(geometry=[shapely.box(4e6 + 50 * ord("b"), 3e6, 4e6 + 50 * ord("c") + 5, 3e6 + 5)])
     area, far = tmp_path / "line4.geojson", tmp_path / "far.geojson"
     ground.set_crs("EPSG:3035").to_crs("EPSG:4326").to_file(area)
@@ -244,18 +245,16 @@ def test_rules_are_of_a_place_of_buildings_or_of_a_polygon(
         "town": ["b,line", "c,line", "a,named"],
         "harbour": ["b,line", "c,line", "build_17,other", "a,other", "b,other", "c,other", "d,other"],
     }
-    told = [record.getMessage() for record in caplog.records]
-    assert "score.alarms, rule named: no delivery of town has 1 of its buildings: build-17" in told
-    assert f"score.alarms, rule far: no building reaches into {far}. Is it there?" in told
+    assert warned(caplog, "alarms.unknown_building", "rule named", "town", "build-17")
+    assert warned(caplog, "alarms.empty_area", "rule far", far)
 
     check_rules(place.params)
     (tmp_path / "town").mkdir()
     (tmp_path / "harbor").mkdir()
     caplog.clear()
     check_rules(place.params)
-    assert [record.getMessage() for record in caplog.records] == [
-        f"score.alarms, rule other: no folder harbour in {tmp_path}"
-    ]
+    assert warning_keys(caplog) == ["alarms.unknown_place"]
+    assert warned(caplog, "alarms.unknown_place", "rule other", "harbour", tmp_path)
 
 
 def test_a_polygon_without_a_crs_takes_what_the_params_state(tmp_path: Path):
@@ -263,7 +262,7 @@ def test_a_polygon_without_a_crs_takes_what_the_params_state(tmp_path: Path):
     area.write_text(f'WKT\n"{shapely.box(4e6 + 50 * ord("b"), 3e6, 4e6 + 50 * ord("b") + 5, 3e6 + 5).wkt}"\n')
     rule = {"name": "line", "when": "p_damaged > 0.5", "in_a_row": 1, "within": str(area)}
     place = Place(tmp_path, rule)
-    with pytest.raises(InputError, match=r"score\.alarms, rule line: .*area\.csv: the footprints have no CRS"):
+    with pytest.raises(InputError, match=r"score\.alarms, rule line: .*area\.csv"):
         check_rules(place.params)
     place.rules(rule, footprints={"area.csv": {"crs": "EPSG:3035"}})
     check_rules(place.params)
@@ -323,26 +322,26 @@ def test_without_a_rule_there_is_no_file_and_nothing_to_tell(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "key", "place"),
     [
-        ({"when": "p_damagd > 0.5"}, "the predictions table has no column p_damagd"),
-        ({"when": "status > 0.5"}, "column status holds text or dates, and a rule compares numbers"),
-        ({"when": "p_damaged > 50"}, r"50 found; p_damaged is from 0 to 1\. Write 50 % as 0\.5"),
-        ({"when": "p_damaged > 0.5", "ends": -1}, "-1 found; p_damaged is from 0 to 1"),
-        ({"when": "n_points > 5", "within": "none.gpkg"}, r"none\.gpkg: no such file"),
-        ({"when": "n_points > 5", "within": "lines.geojson"}, r"lines\.geojson: LineString and no polygon"),
+        ({"when": "p_damagd > 0.5"}, "alarms.unknown_column", "p_damagd"),
+        ({"when": "status > 0.5"}, "alarms.column_type", "status"),
+        ({"when": "p_damaged > 50"}, "alarms.not_a_share", "50 found"),
+        ({"when": "p_damaged > 0.5", "ends": -1}, "alarms.not_a_share", "-1 found"),
+        ({"when": "n_points > 5", "within": "lines.geojson"}, "alarms.not_a_polygon", "lines.geojson: LineString"),
     ],
 )
 def test_a_rule_that_cannot_be_applied_is_refused_before_anything_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, Any], said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: dict[str, Any], key: str, place: str
 ):
     from plumbline.serve.score.run import score
 
     monkeypatch.chdir(tmp_path)
     geopandas.GeoDataFrame(geometry=[shapely.LineString([(4, 50), (5, 51)])], crs="EPSG:4326").to_file("lines.geojson")
-    params = Place(tmp_path, {"name": "bad", **rule}).params
-    with pytest.raises(InputError, match=f"score.alarms, rule bad: {said}"):
-        score(params, lambda: pytest.fail("a model was asked for"))
+    with refuses(key, "score.alarms, rule bad", place):
+        score(Place(tmp_path, {"name": "bad", **rule}).params, lambda: pytest.fail("a model was asked for"))
+    with pytest.raises(InputError, match=r"rule bad: none\.gpkg"):
+        check_rules(Place(tmp_path, {"name": "bad", **rule, "when": "n_points > 5", "within": "none.gpkg"}).params)
     assert not (tmp_path / "score").exists()
 
 

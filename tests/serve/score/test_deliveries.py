@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.params import Score, parse_params
 from plumbline.serve.score import deliveries
 from plumbline.serve.score.deliveries import Delivery, find_deliveries
@@ -18,6 +17,7 @@ from plumbline.serve.score.messages import unsent_aside
 from plumbline.serve.score.results import ASIDE
 from plumbline.serve.score.run import is_aside, set_aside
 from plumbline.serve.score.tiles import plan_reading
+from tests.refusals import refuses, warned
 from tests.tiny import PARAMS
 
 
@@ -135,7 +135,7 @@ def test_a_delivery_that_cannot_be_read_is_left_and_holds_up_no_other(
         patch.setattr(of, name, refused)
         patch.setattr(deliveries.log, "propagate", True)
         assert [one.name for one in source.look(0)] == ["open"]
-    assert "closed: left for the next time, a file cannot be read" in caplog.text
+    assert warned(caplog, "delivery.unreadable", "closed")
     closed, opened = source.look(0)
     assert (sorted(closed.files), opened.name) == (["deep/y.csv", "x.csv"], "open")
 
@@ -147,7 +147,7 @@ def test_a_name_that_is_no_text_is_set_aside_and_holds_up_no_other(source: Sourc
     found = {one.name: one for one in source.look(0)}
     assert found["good"].id != found["bad"].id == source.look(0)[0].id
     params = parse_params(PARAMS | {"score": {"source": str(source.folder), "out": str(source.folder.parent / "out")}})
-    with pytest.raises(InputError, match=r"'M\\udcfcnchen\.csv': a name that is not UTF-8") as refused:
+    with refuses("delivery.name_encoding", r"'M\udcfcnchen.csv'") as refused:
         plan_reading(found["bad"], {}, params.ingest)
     set_aside(found["bad"], refused.value, params)
     assert (is_aside(found["bad"], params), is_aside(found["good"], params)) == (True, False)
@@ -171,5 +171,5 @@ def test_a_place_that_may_not_be_listed_is_an_error(source: Source, monkeypatch:
 
 
 def test_a_source_that_is_not_there_is_named(source: Source):
-    with pytest.raises(InputError, match=r"score\.source: no folder"):
+    with refuses("folder.missing", "score.source"):
         source.look()

@@ -95,10 +95,10 @@ def test_a_package_carries_what_it_was_trained_on(cities: Shards, conditions: di
         for column in WATCHED:
             assert stats.ks_2samp(stored[name].values[column], columns.values[column]).statistic < 0.01
     write_json(tmp_path / CONDITIONS_FILE, {**read_json(tmp_path / CONDITIONS_FILE), "version": 99})
-    with pytest.raises(InputError, match="version 99 found"):
+    with pytest.raises(InputError, match="version 99"):
         load_conditions(tmp_path)
     write_json(tmp_path / CONDITIONS_FILE, {"version": 1})
-    with pytest.raises(InputError, match="not the reference file"):
+    with pytest.raises(InputError, match=CONDITIONS_FILE):
         load_conditions(tmp_path)
 
 

@@ -15,6 +15,7 @@ from plumbline.params.simulate import Borrowed, Mechanisms
 from plumbline.serve.score import lend_to_training as lending
 from plumbline.serve.score.lend_to_training import city_of, lend, take_back
 from plumbline.simulate.borrowed.city import write_borrowed
+from tests.refusals import refuses
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import PARAMS, City, empty_registry
 
@@ -86,7 +87,7 @@ def test_an_invented_city_keeps_its_name(delivered: str):
     content["simulate"]["cities"][PLACE] = next(iter(content["simulate"]["cities"].values()))
     Path("params.yaml").write_text(yaml.safe_dump(content))
     before = state()
-    with pytest.raises(InputError, match=f"simulate.cities.{PLACE} has the name"):
+    with refuses("cities.repeated_name", f"simulate.cities.{PLACE}"):
         lend(PLACE, delivered)
     assert state() == before
 

@@ -109,7 +109,15 @@ def _settlements(
         difference = difference - datum
         # A median of normal values has pi/2 of the variance of their mean, to which each value itself belongs.
         variance = variance * (1 - 2 / count) + np.pi / 2 * float(np.median(variance[is_compared])) / count
-    return _columns("settlement", radar, radar_std, levelled, std, difference, np.sqrt(variance), HALF_WIDTH), datum
+    return _columns(
+        "settlement",
+        radar=radar,
+        radar_std=radar_std,
+        levelled=levelled,
+        levelled_std=std,
+        difference=difference,
+        difference_std=np.sqrt(variance),
+    ), datum
 
 
 _SETTLEMENT_FIELDS = ("settlement", "settlement_std", "offset_m")
@@ -130,7 +138,14 @@ def _tilts(houses: Sequence[House], tilts: Array, covariance: Array, judged: pd.
     std = np.divide(length, standardised, out=np.full(len(houses), np.nan), where=standardised > 0)
     size = np.hypot(*levelled.T)
     columns = _columns(
-        "tilt", judged["tilt_mm_m"], judged["tilt_std_mm_m"], size, levelled_std, length, std, TILT_HALF_WIDTH
+        "tilt",
+        radar=judged["tilt_mm_m"],
+        radar_std=judged["tilt_std_mm_m"],
+        levelled=size,
+        levelled_std=levelled_std,
+        difference=length,
+        difference_std=std,
+        half_width=TILT_HALF_WIDTH,
     )
     return {**columns, "tilt_towards": judged["tilt_towards"], "levelled_tilt_towards": towards_of(levelled)}
 
@@ -149,7 +164,15 @@ def _severities(houses: Sequence[House], judged: pd.DataFrame) -> dict[str, Any]
     difference = radar - expected
     radar_std = np.where(difference > 0, radar - low, high - radar) / HALF_WIDTH
     difference_std = np.sqrt(radar_std**2 + (std * factor) ** 2 + (UNSEEN_SHARE * expected) ** 2)
-    columns = _columns("severity", radar, radar_std, levelled, std, difference, difference_std, HALF_WIDTH)
+    columns = _columns(
+        "severity",
+        radar=radar,
+        radar_std=radar_std,
+        levelled=levelled,
+        levelled_std=std,
+        difference=difference,
+        difference_std=difference_std,
+    )
     columns.pop("severity_std_permille")  # the interval has two different sides
     return {
         **columns,
@@ -167,13 +190,14 @@ def strain_factor(spacing_m: Any) -> Any:
 
 def _columns(
     name: str,
+    *,
     radar: Any,
     radar_std: Any,
     levelled: Array,
     levelled_std: Array,
     difference: Array,
     difference_std: Array,
-    half_width: float,
+    half_width: float = HALF_WIDTH,
 ) -> dict[str, Any]:
     unit = UNITS[name]
     agrees = pd.Series(np.abs(difference) <= half_width * difference_std, dtype="boolean").mask(

@@ -91,7 +91,8 @@ def common_period(levels: Levelling, first: np.datetime64, last: np.datetime64, 
     if not is_repeated.any():
         raise InputError(
             f"{levels.path}: levelled from {levels.dates[0]} to {levels.dates[-1]}; no point twice within the "
-            f"radar's record ({first} to {last}). Give levels or points of one period."
+            f"radar's record ({first} to {last}). Give levels or points of one period.",
+            key="levelling.other_period",
         )
     day = levels.dates.astype(int)
     nearest = [

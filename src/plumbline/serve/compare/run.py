@@ -18,7 +18,7 @@ from pyogrio.errors import DataLayerError, DataSourceError
 from pyproj import CRS
 from pyproj.exceptions import ProjError
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, told_unwritten
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
@@ -65,6 +65,7 @@ def compare(
     request: Request,
     levelling: Path,
     output: Path,
+    *,
     labels: Path | None = None,
     map_path: Path | None = None,
     std_mm: float = HEIGHT_STD_MM,
@@ -94,7 +95,8 @@ def compare(
     if not houses:
         raise InputError(
             f"{levelling}: no point on a building was levelled near to {period.begin} and {period.end}, the levelled "
-            "days nearest to the ends of the radar's record."
+            "days nearest to the ends of the radar's record. Give levels of these days.",
+            key="levelling.no_common_period",
         )
     log.info("compared from %s to %s: %d levelled buildings", period.begin, period.end, len(houses))
     city = cut_to_period(city, period)
@@ -119,12 +121,16 @@ def without_misread(
     """Return the period without the changes of misread points, and their names; log warnings."""
     misread_points = misread(period, placed.row, placed.xy)
     for point in misread_points[:MAX_NAMED]:
-        log.warning("%s: %s. It is left out; check them.", levels.path, point.format_sentence(levels, period))
+        warn(
+            "%s: %s. It is left out; check them.",
+            *(levels.path, point.format_sentence(levels, period)),
+            key="levelling.misread",
+        )
     if len(misread_points) > MAX_NAMED:
-        log.warning(
+        warn(
             "%s: %d more points do not fit their buildings and are left out",
-            levels.path,
-            len(misread_points) - MAX_NAMED,
+            *(levels.path, len(misread_points) - MAX_NAMED),
+            key="levelling.misread",
         )
     change = period.change.copy()
     change[[p.point for p in misread_points]] = np.nan
@@ -157,8 +163,10 @@ def place_points(levels: Levelling, city: CityInMemory, request: Request) -> Pla
     row = _rows_by_name(levels, row, city.footprints["building_id"].tolist(), buildings)
     if not (row >= 0).any():
         raise InputError(
-            f"{levels.path}: no point lies within {REACH_M:g} m of a building of {buildings} (read as {crs}). Give "
-            "longitude and latitude, add building_id, or state the crs of this file under ingest.footprints (--params)."
+            f"{levels.path}: no point is within {REACH_M:g} m of a building of {buildings} (read as {crs}). "
+            "Give longitude and latitude, add building_id, or state the crs of this file under "
+            "ingest.footprints (--params).",
+            key="levelling.no_overlap",
         )
     if np.isfinite(xy).any():
         log.info("%s: coordinates read as %s", levels.path, crs)
@@ -167,9 +175,10 @@ def place_points(levels: Levelling, city: CityInMemory, request: Request) -> Pla
     places = np.array([shapely.Point(point) if np.isfinite(point).all() else None for point in xy], object)
     is_far = (row >= 0) & (shapely.distance(shapes[row], places) > MAX_DISTANCE_M)
     if is_far.any():
-        log.warning(
-            "%s: %d points lie more than %g m from their building (the first: %s); their places are not used",
+        warn(
+            "%s: %d points are more than %g m from their building (the first: %s); their places are not used",
             *(levels.path, is_far.sum(), MAX_DISTANCE_M, levels.point[int(np.argmax(is_far))]),
+            key="levelling.far_from_building",
         )
     return PlacedPoints(row, np.where(is_far[:, None], np.nan, xy))
 
@@ -210,7 +219,8 @@ def _rows_by_name(
     if unknown:
         raise InputError(
             f"{levels.path}: building_id {', '.join(unknown[:5])}: not among the {len(rows)} of {buildings}; the first "
-            f"is {building_ids[0]}. Correct them, or leave the cells empty where the points have coordinates."
+            f"is {building_ids[0]}. Correct them, or leave the cells empty where the points have coordinates.",
+            key="levelling.unknown_building",
         )
     return np.array([rows.get(name, nearest) for name, nearest in zip(levels.building, row, strict=True)], np.intp)
 
@@ -256,11 +266,12 @@ def _panel(
     title: str,
     bar_down: Any,
     bar_up: Any,
+    *,
     datum: float = 0.0,
     lower_limit: float = -np.inf,
     factor: Any = 1.0,
 ) -> Panel:
-    """Draw a figure, with the radar's bars `down` and `up`; `off` is taken off it, `times` raises levelling."""
+    """Draw a figure, with the radar's bars down and up; `datum` is taken off it, `factor` raises levelling."""
     name, unit = column.split("_", 1)
     is_compared = table[f"{name}_agrees"].notna().to_numpy()
     columns = (
@@ -300,11 +311,12 @@ def write_labels(houses: Sequence[House], comparison: Comparison, path: Path) ->
         table.to_csv(temporary, index=False)
     log.info("%s: %d buildings labelled by levelling, %d of them damaged", path, len(labelled), sum(is_damaged))
     if not labelled:
-        log.warning(
+        warn(
             "%s: none of %d levelled buildings has a label: it needs points %g m apart or less on average, and a "
             "strain known to %g permille.",
             path,
             len(houses),
             MAX_LABEL_SPACING_M,
             MAX_LABEL_STD,
+            key="levelling.no_label",
         )

@@ -11,7 +11,7 @@ import pandas as pd
 import shapely
 
 from plumbline.core.compass import frames
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.export.interface import PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.prepare.features.definition import GEOMETRY
@@ -59,6 +59,7 @@ def write_page(
     footprints: geopandas.GeoDataFrame,
     scatterers: geopandas.GeoDataFrame,
     path: Path,
+    *,
     title: str,
     explanation: pd.Series,
     rate: DamageRate,
@@ -83,7 +84,11 @@ def write_page(
     shown = ordered.head(MAX_DRAWN)
     n_not_drawn = len(ordered) - len(shown)
     if n_not_drawn:
-        log.warning("--plan: of %d buildings, the %d most probably damaged are drawn", len(ordered), len(shown))
+        warn(
+            "--plan: of %d buildings, the %d most probably damaged are drawn",
+            *(len(ordered), len(shown)),
+            key="plan.too_many_buildings",
+        )
     sizes_mm = scatterers.loc[scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"].abs()
     limit = float(max(MIN_LIMIT_MM, np.ceil(sizes_mm.quantile(0.98)))) if len(sizes_mm) else MIN_LIMIT_MM
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
@@ -91,7 +96,14 @@ def write_page(
     outlines = np.array([shapes[name] for name in shown["building_id"]], object)
     course_of = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
     sections = [
-        _format_section(row, shape, scatterers_of.get(row.building_id), limit, why, course_of.get(row.building_id))
+        _format_section(
+            row,
+            shape,
+            scatterers_of.get(row.building_id),
+            limit_mm=limit,
+            why=why,
+            course=course_of.get(row.building_id),
+        )
         for row, shape, why in zip(shown.itertuples(index=False), outlines, explanation[shown.index], strict=True)
     ]
     note = f"<p>{n_not_drawn:,} less probably damaged buildings are in the table, and not drawn.</p>"
@@ -113,6 +125,7 @@ def _format_section(
     row: Any,
     footprint: Any,
     scatterers: geopandas.GeoDataFrame | None,
+    *,
     limit_mm: float,
     why: str,
     course: pd.DataFrame | None,

@@ -14,7 +14,7 @@ import pyogrio
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.files import atomic_file, told_unwritten
 from plumbline.export.weights import load_network
 from plumbline.prepare.abstention import reason_sentences
@@ -202,8 +202,16 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
             # or none.
             temporary = staged.enter_context(atomic_file(plan))
             explanation = pd.Series(judged.explanation[listed])
-            heading = request.title, explanation, judged.rate, judged.courses
-            write_page(explained.buildings, footprints, explained.scatterers, temporary, *heading)
+            write_page(
+                explained.buildings,
+                footprints,
+                explained.scatterers,
+                temporary,
+                title=request.title,
+                explanation=explanation,
+                rate=judged.rate,
+                courses=judged.courses,
+            )
         write_tables(explained.scatterers, explained.buildings, output)
     return explained
 
@@ -217,4 +225,4 @@ def _log_explained(names: pd.Series, judged: CityPredictions, sentences: dict[st
         remainder = f" and {len(ids) - MAX_NAMED} others" if len(ids) > MAX_NAMED else ""
         sentence = judged.explanation[ids.index[0]] if len(ids) == 1 else sentences[reason]
         listed = ", ".join(ids[:MAX_NAMED]) + remainder
-        log.warning("not explained, because not judged (%s): %s", sentence, listed)
+        warn("not explained, because not judged (%s): %s", sentence, listed, key="buildings.not_judged")

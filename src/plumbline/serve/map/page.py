@@ -40,7 +40,8 @@ def check_page() -> None:
     if missing:
         raise InputError(
             f"{BUILT / missing[0]}: the map's page is not built. Run `make web` in Plumbline's folder (and install "
-            "Plumbline again, if it is not installed from there), or leave out the map."
+            "Plumbline again, if it is not installed from there), or leave out the map.",
+            key="map.page_not_built",
         )
 
 
@@ -53,7 +54,8 @@ def check_basemap(address: str) -> None:
     if not _host(address) or not all(name in address for name in ("{z}", "{x}", "{y}")):
         raise InputError(
             f"--basemap {address}: is no address of tiles. It has {{z}}, {{x}} and {{y}}, as "
-            "https://tiles.example.org/{z}/{x}/{y}.png."
+            "https://tiles.example.org/{z}/{x}/{y}.png.",
+            key="basemap.not_tiles",
         )
 
 
@@ -62,6 +64,7 @@ def write_map(
     tracks: Sequence[Track],
     path: Path,
     title: str,
+    *,
     every: int = 1,
     basemap: str | None = None,
     owners: Sequence[NDArray[np.intp]] | None = None,

@@ -18,7 +18,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.serve.base_rate import HALVINGS, LEAST_RATE, DamageRate, Prior, doubted_rate, odds_of
 from plumbline.sources.city.causes import Cause
 
@@ -87,6 +87,7 @@ class _Reach(NamedTuple):
 def shares_by_cause(
     causes: Sequence[Cause],
     geometry: NDArray[np.object_],
+    *,
     p_damaged: NDArray[np.floating[Any]],
     able: NDArray[np.bool_],
     share: float,
@@ -135,11 +136,12 @@ def _warn_of_distance(causes: Sequence[Cause], geometry: NDArray[np.object_]) ->
     distance_m = np.nan_to_num(shapely.distance(city, [cause.geometry for cause in causes]), nan=np.inf)
     nearest = int(distance_m.argmin())
     swapped = any(shapely.distance(city, cause.swapped) <= SWAPPED_NEAR_M for cause in causes)
-    log.warning(
+    warn(
         "no cause reaches any building: the nearest, %s, is %s away. They change nothing.%s",
         causes[nearest].name,
         f"{distance_m[nearest] / 1000:,.0f} km" if distance_m[nearest] >= MIN_KM_M else f"{distance_m[nearest]:,.0f} m",
         " With both coordinates swapped they lie among the buildings: swap them in the file." if swapped else "",
+        key="causes.out_of_reach",
     )
 
 

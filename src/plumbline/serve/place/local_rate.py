@@ -52,6 +52,7 @@ ONE_SHARE = RateVariation((), False)
 def local_rates(
     variation: RateVariation,
     geometry: NDArray[np.object_],
+    *,
     p_damaged: NDArray[np.floating[Any]],
     able: NDArray[np.bool_],
     share: float,
@@ -69,7 +70,7 @@ def local_rates(
     """
     shares = SharesByCause(np.full(len(geometry), city.rate), np.full(len(geometry), None, object))
     if variation.causes:
-        shares = shares_by_cause(variation.causes, geometry, p_damaged, able, share, city)
+        shares = shares_by_cause(variation.causes, geometry, p_damaged=p_damaged, able=able, share=share, city=city)
     if not (variation.by_place and city.estimated):
         return shares
     centres = shapely.get_coordinates(shapely.centroid(geometry[able]))

@@ -44,10 +44,11 @@ def cut(
     line: str,
     points: Sequence[Path],
     output: Path,
-    picture: Path | None,
-    predictions: Path | None,
-    field: Path | None,
+    *,
     within_m: float,
+    picture: Path | None = None,
+    predictions: Path | None = None,
+    field: Path | None = None,
     reading: Reading = AS_THEY_ARE,
 ) -> pd.DataFrame:
     """Write a cross section as a table, and a picture if wanted; see `cross_section` and `read_line`.
@@ -60,7 +61,8 @@ def cut(
     buildings = None if predictions is None else read_predictions(predictions)
     if buildings is not None and buildings.crs is None:
         raise InputError(
-            f"{predictions}: a csv does not say its CRS. Give the predictions as .gpkg, .geojson or .parquet."
+            f"{predictions}: a csv has no CRS. Give the predictions as .gpkg, .geojson or .parquet.",
+            key="predictions.no_crs",
         )
     tracks = read_tracks(point_files(points), reading.ingest, reading.format_, reading.window)
     profile = read_line(line, tracks[0].crs)
@@ -96,11 +98,14 @@ def read_line(text: str, crs: str) -> shapely.LineString:
     lines = frame[frame.geometry.geom_type.isin(("LineString", "MultiLineString"))]
     if len(lines) != 1:
         raise InputError(
-            f"--line {text}: {len(lines)} lines found, one is needed. Give a file with the one to cut along."
+            f"--line {text}: {len(lines)} lines found, one is needed. Give a file with the one to cut along.",
+            key="line.not_one",
         )
     merged = shapely.line_merge(reprojected(f"--line {text}", lines, crs).geometry.iloc[0])
     if merged.geom_type != "LineString" or not merged.length > 0:
-        raise InputError(f"--line {text}: the line is in pieces or has no length. Give one that is connected.")
+        raise InputError(
+            f"--line {text}: the line is in pieces or has no length. Give one that is connected.", key="line.in_pieces"
+        )
     return merged
 
 
@@ -111,7 +116,10 @@ def _parse_coordinates(text: str) -> shapely.LineString:
             return shapely.LineString(corners)
     except ValueError:
         pass
-    raise InputError(f"--line {text}: no such file, and no coordinates. Write them as '13.17,38.70 13.19,38.71'.")
+    raise InputError(
+        f"--line {text}: no such file, and no coordinates. Write them as '13.17,38.70 13.19,38.71'.",
+        key="line.not_coordinates",
+    )
 
 
 def cross_section(
@@ -139,7 +147,8 @@ def cross_section(
     section = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=list(COLUMNS))])
     if section.empty:
         raise InputError(
-            f"--line: no point lies within {within_m:g} m of it. Is it in this place? Give a wider --within."
+            f"--line: no point is within {within_m:g} m of it. Is it in this place? Give a wider --within.",
+            key="line.no_point",
         )
     columns = [*COLUMNS, *(name for name in FIGURES if name in section)]
     return section.reindex(columns=columns).sort_values(["kind", "along_m"], kind="stable").reset_index(drop=True)
@@ -206,7 +215,8 @@ def _field(line: shapely.LineString, path: Path, crs: str) -> pd.DataFrame:
             names = list(source.descriptions)
     except RasterioIOError as error:
         raise InputError(
-            f"{path}: not readable as a field ({error}). Give the GeoTIFF of `plumbline restore`."
+            f"{path}: not readable as a field ({error}). Give the GeoTIFF of `plumbline restore`.",
+            key="field.unreadable",
         ) from None
     std_bands = [number for number, name in enumerate(names) if name and "std" in name]
     displacement_mm, std_mm = samples[:, 0], samples[:, std_bands[0]] if std_bands else np.full(len(samples), np.nan)

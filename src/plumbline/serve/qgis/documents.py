@@ -114,6 +114,7 @@ def area(
     conditions: Sequence[Condition],
     colour: str,
     outline: str,
+    *,
     hatching: tuple[str, str] | None = None,
     opacity: float = 1.0,
 ) -> Entry:

@@ -159,10 +159,11 @@ def predictions_style(layer: str) -> Style:
         for label, colour, (low, high) in zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, pairwise(edges), strict=True)
     ]
     entries += [
-        area(label, [("status", "=", status), ("burland_category", "empty", None)], GREY, GREY, (brush, shape))
+        area(label, [("status", "=", status), ("burland_category", "empty", None)], GREY, GREY, hatching=(brush, shape))
         for status, (label, _, brush, shape) in NOT_JUDGED.items()
     ]
-    entries.append(area(UNSURE_LABEL, [("reason", "=", UNSURE_WHERE)], ORANGE, ORANGE, ("f_diagonal", "backslash")))
+    hatching = ("f_diagonal", "backslash")
+    entries.append(area(UNSURE_LABEL, [("reason", "=", UNSURE_WHERE)], ORANGE, ORANGE, hatching=hatching))
     quarter = qgis.generated(QUARTER, qgis.simple_fill("#000000", None, opacity=0.6))
     entries.append(Entry(QUADRANT_LABEL, IS_DAMAGED, qgis.symbol("fill", quarter), qgis.text("quadrant")))
     about = "Probability of damage, abstentions and damaged quadrants"
@@ -213,7 +214,7 @@ def unjudged_style(layer: str, groups: Mapping[str, tuple[Sequence[str], Hatchin
         groups: line of the legend -> its values of `reason`, and their hatching.
     """
     entries = [
-        area(label, [("reason", "in", reasons)], lines.colour, lines.colour, (lines.brush, lines.shape))
+        area(label, [("reason", "in", reasons)], lines.colour, lines.colour, hatching=(lines.brush, lines.shape))
         for label, (reasons, lines) in groups.items()
     ]
     tip = f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% "explanation" %]<br>[% "n_points" %] points</div>'

@@ -37,5 +37,8 @@ def read_about(path: Path) -> ReportTexts:
         InputError: it is missing, not YAML, or has another key, or a value that is no text or too long.
     """
     if not path.is_file():
-        raise InputError(f"--about {path}: no such file. Give a YAML file with {', '.join(ReportTexts.model_fields)}.")
+        raise InputError(
+            f"--about {path}: no such file. Give a YAML file with {', '.join(ReportTexts.model_fields)}.",
+            key="file.missing",
+        )
     return validated(ReportTexts, read_yaml(path), str(path))

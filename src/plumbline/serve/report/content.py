@@ -179,7 +179,15 @@ class _Writer:
             "in_list": list_cells(ListedBuilding(building, explanation)),
             "facts": facts_of(building) if has_severity else [],
             "why": reading_of_it(building, explanation),
-            "plan": drawings.plan(shape, frame, points, probability, marked_quadrant, limit_mm, title),
+            "plan": drawings.plan(
+                shape,
+                frame,
+                points,
+                probability=probability,
+                marked_quadrant=marked_quadrant,
+                limit_mm=limit_mm,
+                title=title,
+            ),
             "legend": LEGEND.format(LIKELY if has_quadrants else NAMED, limit_mm)
             if len(points.row)
             else "No usable point is on the building: no histories.",

@@ -64,6 +64,7 @@ def plan(
     footprint: Any,
     frame: Frames,
     points: BuildingPoints,
+    *,
     probability: Float,
     marked_quadrant: str | None,
     limit_mm: float,
@@ -129,9 +130,10 @@ def _draw_history(history: History, values: Float, period: tuple[str, str], leve
     groups = [(values[~is_marked], OTHER_COLOUR), (values[is_marked], MARKED_COLOUR)]
     for series, colour in groups:
         for line in series[:: max(1, -(-len(series) // MAX_LINES))]:
-            parts.append(_draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour, 0.5, 0.45))
+            parts.append(_draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour))
     for series, colour in groups:
-        parts += [_draw_line(to_px, step_days, _mean_by_step(series, steps), colour, 2.0, 1.0)] if len(series) else []
+        if len(series):
+            parts.append(_draw_line(to_px, step_days, _mean_by_step(series, steps), colour, width=2.0, opacity=1.0))
     return document(svg_document(history.title, 190, "none", parts, CHART_PX), 13)
 
 
@@ -235,7 +237,9 @@ def _mean_by_step(series: Float, steps: Sequence[NDArray[np.intp]]) -> Float:
     return np.array([np.nanmean(part) if np.isfinite(part).any() else np.nan for part in parts])
 
 
-def _draw_line(to_px: Any, days: Float, values: Float, colour: str, width: float, opacity: float) -> str:
+def _draw_line(
+    to_px: Any, days: Float, values: Float, colour: str, *, width: float = 0.5, opacity: float = 0.45
+) -> str:
     is_finite = np.isfinite(values)
     points = " ".join(
         "{:.1f},{:.1f}".format(*to_px(x, y)) for x, y in zip(days[is_finite], values[is_finite], strict=True)

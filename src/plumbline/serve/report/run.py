@@ -85,7 +85,10 @@ def report_of(
         named = rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
         rows, top = rows[np.isin(rows, named)], len(named)
     if top > MAX_BUILDINGS:
-        raise InputError(f"{top} buildings found; a report holds {MAX_BUILDINGS} at most. Make several.")
+        raise InputError(
+            f"{top} buildings found; a report holds {MAX_BUILDINGS} at most. Make several.",
+            key="report.too_many_buildings",
+        )
     return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about=about, sheet=sheet)
 
 

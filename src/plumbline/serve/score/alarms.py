@@ -157,7 +157,7 @@ def _read_result(folder: Path) -> geopandas.GeoDataFrame:
         return read_predictions(folder / PREDICTIONS)
     except InputError as error:
         advice = "Bring the file back, or move the folder away; its delivery is then judged again."
-        raise InputError(f"{error} {advice}") from error
+        raise InputError(f"{error} {advice}", key=error.key) from error
 
 
 def _join_tables(tables: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:

@@ -83,7 +83,7 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
         "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
         "moved": int((~is_same).sum()),
     }
-    return DeliveryChanges(_table(old, new, changed, is_changed, judged, overlap), counts)
+    return DeliveryChanges(_table(old, new, changed, rows=is_changed, judged=judged, overlap=overlap), counts)
 
 
 def same_ground(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Series:
@@ -104,6 +104,7 @@ def _table(
     old: geopandas.GeoDataFrame,
     new: geopandas.GeoDataFrame,
     changed: dict[str, Mask],
+    *,
     rows: Mask,
     judged: Mask,
     overlap: Mask,

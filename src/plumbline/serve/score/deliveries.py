@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file, write_json
 from plumbline.params.serve import Score
@@ -73,7 +73,8 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
     if not params.source.is_dir():
         raise InputError(
             f"score.source: no folder {params.source} found. Make it, with a folder a place in it and a folder a "
-            "delivery in that, or name another in params.yaml."
+            "delivery in that, or name another in params.yaml.",
+            key="folder.missing",
         )
     old_notes = {key: note for key, note in (read_record(notes) or {}).items() if _is_note(note)}
     new_notes: dict[str, Any] = {}
@@ -91,7 +92,7 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
                 continue
             note["files"] = note["files"] or _hash_files(folder, state)
         except (FileNotFoundError, PermissionError) as error:  # renamed meanwhile, or to be permitted
-            log.warning("%s: left for the next time, a file cannot be read (%s)", folder, error)
+            warn("%s: left for the next time, a file cannot be read (%s)", folder, error, key="delivery.unreadable")
             continue
         complete.append(Delivery(folder.parent.name, folder.name, folder, note["files"], tuple(map(tuple, state))))
     write_json(notes, new_notes)

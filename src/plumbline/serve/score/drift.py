@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.params.serve import Drift, Score
 from plumbline.prepare.audit.distributions import ColumnValues, shift, stability_index
@@ -191,6 +191,7 @@ def shadow(
     reading: DeliveryReading,
     champion: CityPredictions,
     challenger: Path,
+    *,
     workers: int | None,
     params: Score,
     causes: CausesFile | None = None,
@@ -243,4 +244,8 @@ def shadow(
             differences.counts["changed"],
         )
     except Exception as error:
-        log.warning("%s/%s: no answers of the challenger (%s)", delivery.place, delivery.result, error)
+        warn(
+            "%s/%s: no answers of the challenger (%s)",
+            *(delivery.place, delivery.result, error),
+            key="challenger.failed",
+        )

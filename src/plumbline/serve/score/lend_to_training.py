@@ -45,10 +45,16 @@ def lend(place: str, result: str) -> str:
     source = params.score.source / place / result_manifest.delivery
     for name, file_record in result_manifest.inputs.items():
         if not (source / name).is_file() or sha256_file(source / name) != file_record["sha256"]:
-            raise InputError(f"{source / name}: not the file that {result} was made from. Wait for its next delivery.")
+            raise InputError(
+                f"{source / name}: not the file that {result} was made from. Wait for its next delivery.",
+                key="delivery.other_file",
+            )
     city = city_of(place)
     if city in params.simulate.cities:
-        raise InputError(f"simulate.cities.{city} has the name under which {place} would lend. Give it another name.")
+        raise InputError(
+            f"simulate.cities.{city} has the name under which {place} would lend. Give it another name.",
+            key="cities.repeated_name",
+        )
     lending, footprints = params.score.lend.get(place, Lend()), Path(result_manifest.footprints["path"])
     entry = Borrowed.model_validate(
         {

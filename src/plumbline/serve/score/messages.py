@@ -174,13 +174,20 @@ def _make_alarm_messages(out: Path, place: str) -> Iterator[Message]:
         ended = last[last["building_id"].isin(before - set(present["building_id"]))]
         lost_names = sorted(before - set(last["building_id"]))
         if len(begun):
-            yield _make_alarm_message(
-                out, place, alarms, rule, begun["building_id"], map(_format_alarm, begun.itertuples())
-            )
+            lines = map(_format_alarm, begun.itertuples())
+            yield _make_alarm_message(out, place, alarms, rule, buildings=begun["building_id"], lines=lines)
         if len(ended) or lost_names:
-            lines = [*map(_format_alarm, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost_names)]
             yield _make_alarm_message(
-                out, place, alarms, rule, [*ended["building_id"], *lost_names], lines, began=False
+                out,
+                place,
+                alarms,
+                rule,
+                buildings=[*ended["building_id"], *lost_names],
+                lines=[
+                    *map(_format_alarm, ended.itertuples()),
+                    *(f"- {name}: {JUDGED_AGAIN}" for name in lost_names),
+                ],
+                began=False,
             )
 
 
@@ -189,6 +196,7 @@ def _make_alarm_message(
     place: str,
     alarms: Alarms,
     rule: Alarm,
+    *,
     buildings: Iterable[str],
     lines: Iterable[str],
     began: bool = True,

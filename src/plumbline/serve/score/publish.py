@@ -11,7 +11,7 @@ import pandas as pd
 import pyogrio
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.files import atomic_folder, read_json, sha256_path, write_json
 from plumbline.export.package import verify_package
 from plumbline.params import Score
@@ -103,7 +103,7 @@ def publish(
         finally:
             pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(judged, tracks, folder / MAP, title, tiles[0].every, owners=_find_owners(tiles, tracks))
+        write_map(judged, tracks, folder / MAP, title, every=tiles[0].every, owners=_find_owners(tiles, tracks))
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
@@ -139,7 +139,7 @@ def publish(
         write_json(folder / MANIFEST, result.model_dump(mode="json"))
     _log_result(result, changes)
     for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
-        log.warning("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason)
+        warn("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason, key="delivery.drift")
     return result
 
 
@@ -151,13 +151,14 @@ def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> Non
     """Warn if fewer or more tracks cover a place than before: this alone changes many answers."""
     if len(before.tracks) != len(tracks):
         names_before, names_now = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
-        log.warning(
+        warn(
             "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the buildings.",
             len(tracks),
             names_now,
             len(before.tracks),
             before.folder,
             names_before,
+            key="delivery.other_tracks",
         )
 
 

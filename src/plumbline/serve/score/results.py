@@ -84,11 +84,13 @@ def read_result(folder: Path) -> DeliveryResult:
     try:
         return DeliveryResult.model_validate(read_json(folder / MANIFEST))
     except InputError as error:
-        raise InputError(f"{error} {advice}" if (folder / MANIFEST).is_file() else str(error)) from None
+        raise InputError(f"{error} {advice}" if (folder / MANIFEST).is_file() else str(error), key=error.key) from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{folder / MANIFEST}: {place}: {first['msg']}. {advice}") from None
+        raise InputError(
+            f"{folder / MANIFEST}: {place}: {first['msg']}. {advice}", key="result.damaged_manifest"
+        ) from None
 
 
 def results(out: Path, place: str) -> list[DeliveryResult]:

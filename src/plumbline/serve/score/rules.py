@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import shapely
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file, sha256_folder
 from plumbline.params import Footprints, Params
@@ -38,16 +38,24 @@ def check_rules(params: Params) -> None:
     for rule in params.score.alarms:
         label, dtype = f"score.alarms, rule {rule.name}", DTYPES.get(rule.column)
         if dtype is None:
-            raise InputError(f"{label}: the predictions table has no column {rule.column}.")
+            raise InputError(
+                f"{label}: the predictions table has no column {rule.column}.", key="alarms.unknown_column"
+            )
         if not dtype.lower().startswith(("int", "float")):
-            raise InputError(f"{label}: column {rule.column} holds text or dates, and a rule compares numbers.")
+            raise InputError(
+                f"{label}: column {rule.column} contains text or dates. A rule compares numbers.",
+                key="alarms.column_type",
+            )
         for number in (rule.limit, rule.bound):
             if (rule.column.startswith("p_") or rule.column in SHARE_COLUMNS) and not 0 <= number <= 1:
-                raise InputError(f"{label}: {number:g} found; {rule.column} is from 0 to 1. Write 50 % as 0.5.")
+                raise InputError(
+                    f"{label}: {number:g} found; {rule.column} is from 0 to 1. Write 50 % as 0.5.",
+                    key="alarms.not_a_share",
+                )
         if rule.within is not None:
             read_area(rule, params)
         if rule.place is not None and rule.place not in places:
-            log.warning("%s: no folder %s in %s", label, rule.place, source)
+            warn("%s: no folder %s in %s", label, rule.place, source, key="alarms.unknown_place")
 
 
 def chosen_by(rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopandas.GeoDataFrame]) -> pd.Series:
@@ -66,16 +74,17 @@ def warn_of_unmet(rules: list[Alarm], rules_with_buildings: set[str], ids: pd.In
     for rule in rules:
         unknown = [name for name in rule.buildings or () if name not in ids]
         if unknown:
-            named = ", ".join(unknown[:MAX_NAMED_IDS])
-            log.warning(
+            warn(
                 "score.alarms, rule %s: no delivery of %s has %d of its buildings: %s",
-                rule.name,
-                rule.place,
-                len(unknown),
-                named,
+                *(rule.name, rule.place, len(unknown), ", ".join(unknown[:MAX_NAMED_IDS])),
+                key="alarms.unknown_building",
             )
         if rule.within is not None and rule.name not in rules_with_buildings:
-            log.warning("score.alarms, rule %s: no building reaches into %s. Is it there?", rule.name, rule.within)
+            warn(
+                "score.alarms, rule %s: no building reaches into %s. Is it there?",
+                *(rule.name, rule.within),
+                key="alarms.empty_area",
+            )
 
 
 def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
@@ -88,15 +97,15 @@ def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
     try:
         frame = read_vector(path, stated.layer, stated.crs)
         if not len(frame):
-            raise InputError(f"{path}: it holds no polygon.")
+            raise InputError(f"{path}: contains no polygon.", key="alarms.no_polygon")
         shapes = take_polygons(frame.geometry.to_numpy())
         if faults := [why for why in unlike_polygons(shapes) if why is not None]:
-            raise InputError(f"{path}: {faults[0]}. Give polygons; of a line, a buffer.")
+            raise InputError(f"{path}: {faults[0]}. Give polygons; of a line, a buffer.", key="alarms.not_a_polygon")
         frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(shapes), index=frame.index, crs=frame.crs))
         check_crs(path, frame)
         return frame
     except InputError as error:
-        raise InputError(f"score.alarms, rule {rule.name}: {error}") from None
+        raise InputError(f"score.alarms, rule {rule.name}: {error}", key=error.key) from None
 
 
 def hash_area(rule: Alarm, params: Params) -> str | None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
 from plumbline.core.files import sha256_path, told_unwritten, write_json
 from plumbline.core.jobs import alone, clear
@@ -137,7 +137,7 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
             package, challenger = find_models()
             open_package(package)
             for delivery in deliveries:
-                _judge(delivery, params, package, workers, outcome, challenger)
+                _judge(delivery, params, package, challenger=challenger, workers=workers, outcome=outcome)
         for place in places_with_results(params.score.out):
             if place not in outcome.failed:
                 with (
@@ -159,7 +159,10 @@ def check_settings(params: Params) -> None:
     check_rules(params)
     for place, path in params.score.footprints.items():
         if not path.exists():
-            raise InputError(f"score.footprints.{place}: no file {path} found. Mend the path in params.yaml.")
+            raise InputError(
+                f"score.footprints.{place}: no file {path} found. Correct the path in params.yaml.",
+                key="file.missing",
+            )
     for place in params.score.causes:
         read_place_causes(params, place)
 
@@ -174,7 +177,7 @@ def read_place_causes(params: Params, place: str) -> CausesFile | None:
     try:
         return None if path is None else read_causes(path, params.ingest.footprints)
     except InputError as error:
-        raise InputError(f"score.causes.{place}: {error}") from None
+        raise InputError(f"score.causes.{place}: {error}", key=error.key) from None
 
 
 def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
@@ -204,7 +207,13 @@ def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
 
 
 def _judge(
-    delivery: Delivery, params: Params, package: Path, workers: int | None, outcome: Outcome, challenger: Path | None
+    delivery: Delivery,
+    params: Params,
+    package: Path,
+    *,
+    challenger: Path | None,
+    workers: int | None,
+    outcome: Outcome,
 ) -> None:
     """Judge and publish a delivery, or set it aside; note the outcome in `outcome`."""
     name = f"{delivery.place}/{delivery.result}"
@@ -221,7 +230,11 @@ def _judge(
                 raise
             refusal = error
         if not delivery.unchanged():
-            log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
+            warn(
+                "%s: has changed meanwhile, left for the next time",
+                delivery.folder,
+                key="delivery.changed_meanwhile",
+            )
             return
         if refusal is not None:
             outcome.aside[name] = str(refusal)
@@ -234,7 +247,7 @@ def _judge(
         causes = read_place_causes(params, delivery.place)
         judged = judge_delivery(reading, tiles, params.score, causes)
         if challenger is not None:
-            shadow(reading, judged, challenger, workers, params.score, causes)
+            shadow(reading, judged, challenger, workers=workers, params=params.score, causes=causes)
         publish(reading, tiles, judged, params.score, causes)
         _aside_path(delivery, params).unlink(missing_ok=True)
         note_latest(params.score.out, delivery.place)
@@ -259,7 +272,7 @@ def _note_failure(name: str, outcome: Outcome, state: str = "") -> Iterator[None
         is_contained = isinstance(error, InputError) or not isinstance(error, PlumblineError | MemoryError)
         if is_machine_error(error) and state and isinstance(error, InputError):
             kind = NotWritable if isinstance(error, NotWritable) else PlumblineError
-            raise kind(f"{name}: {state}: {error}") from error
+            raise kind(f"{name}: {state}: {error}", key=error.key) from error
         if is_machine_error(error) or not is_contained:
             raise
         is_bug = not isinstance(error, InputError)

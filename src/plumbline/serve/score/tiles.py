@@ -120,7 +120,10 @@ def _check_names(delivery: Delivery) -> None:
         try:
             name.encode()
         except UnicodeEncodeError:
-            raise InputError(f"{name!a}: a name that is not UTF-8. Give the file or folder another one.") from None
+            raise InputError(
+                f"{name!a}: a name that is not UTF-8. Give the file or folder another one.",
+                key="delivery.name_encoding",
+            ) from None
 
 
 def read_footprints(reading: DeliveryReading) -> list[Part]:
@@ -237,9 +240,12 @@ def _open_once(package: Path, version: str) -> OpenModel:
     try:
         model = open_model(package)
     except InputError as error:
-        raise PlumblineError(str(error)) from error  # no fault of the delivery
+        raise PlumblineError(str(error), key=error.key) from error  # no fault of the delivery
     if model.about.version != version:
-        raise PlumblineError(f"{package}: version {model.about.version} found, {version} was there when the run began.")
+        raise PlumblineError(
+            f"{package}: version {model.about.version} found, {version} was there when the run began.",
+            key="package.changed_meanwhile",
+        )
     return model
 
 
