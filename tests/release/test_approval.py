@@ -7,7 +7,7 @@ import shutil
 import pytest
 import yaml
 
-from plumbline.core.errors import GateRefused, InputError
+from plumbline.core.errors import GateRefused
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
 from plumbline.release.approval import approve, approved_gate
 from plumbline.validate.gates.verdict import require_pass
@@ -50,12 +50,12 @@ def test_a_refusal_ends_with_3_names_each_rule_and_leaves_the_last_package(tiny,
     "gate", [{}, [], None, "pass", {"verdict": "PASS"}, {"verdict": True}, {"verdict": "fail", "rules": []}], ids=str
 )
 def test_only_the_word_pass_is_a_pass(gate, tmp_path):
-    with pytest.raises(GateRefused, match=r"gate\.json: not released"):
+    with refuses("gate.not_passed", "gate.json: ", error=GateRefused):
         require_pass(gate, tmp_path / "gate.json")
 
 
 def test_a_pass_in_words_that_are_not_known_is_none(tmp_path):
-    with pytest.raises(InputError, match="gate of format 3 found"):
+    with refuses("gate.other_format", "gate.json: ", 3):
         require_pass({"format": 3, "verdict": "pass", "rules": []}, tmp_path / "gate.json")
 
 
@@ -77,7 +77,7 @@ def test_another_verdict_than_was_approved_is_refused(tiny, project):
         approved_gate(approval, path, exported)
     write_json(path, read_json(path) | {"verdict": "fail"})
     write_json(approval, read_json(approval) | {"gate": sha256_file(path)})
-    with pytest.raises(GateRefused, match="not released"):
+    with refuses("gate.not_passed", error=GateRefused):
         approved_gate(approval, path, exported)
     for content in ([], "x", {"gate": "x", "files": None}):
         write_json(approval, content)

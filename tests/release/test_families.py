@@ -5,9 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pytest
-
-from plumbline.core.errors import InputError
 from plumbline.release.names import DEFAULT_NAME, RESTORATION_NAME, verify_package
 from plumbline.release.promotion import is_champion, promote
 from plumbline.release.registry import Registry
@@ -38,7 +35,7 @@ def test_a_package_of_fields_is_whole_until_it_is_harmed(tmp_path: Path, tiny_fi
     adapter = next(copy.glob("adapters/*/*.safetensors"))
     adapter.write_bytes(adapter.read_bytes()[:-1])
     assert not is_whole(copy)
-    with pytest.raises(InputError, match=f"{adapter.name}: changed since it was released"):
+    with refuses("package.changed_file", adapter.name):
         verify_package(copy)
 
 
