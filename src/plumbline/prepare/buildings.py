@@ -211,4 +211,7 @@ def _check(tracks: list[Track], buildings: geopandas.GeoDataFrame) -> None:
     check_epochs(tracks, MIN_EPOCHS)
     for track in tracks:
         if track.crs != tracks[0].crs or buildings.crs is None or not buildings.crs.equals(track.crs):
-            raise InputError(f"{track.name}: CRS {track.crs} found; all points and footprints must share one.")
+            raise InputError(
+                f"{track.name}: CRS {track.crs} found; all points and footprints must share one.",
+                key="points.several_crss",
+            )

@@ -76,7 +76,8 @@ def fold_blocks(
     if len(blocks.size) < folds:
         raise InputError(
             f"prepare.folds: {folds} found, but the buildings stand in {len(blocks.size)} blocks of {block_m:g} m. "
-            "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings."
+            "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings.",
+            key="folds.too_many",
         )
     chance = np.random.default_rng(seed).permutation(len(blocks.size))
     counts = [0] * folds
@@ -146,7 +147,8 @@ def split_blocks(
     if empty:
         raise InputError(
             f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for the split "
-            f"{empty[0]}. Give smaller blocks or more buildings."
+            f"{empty[0]}. Give smaller blocks or more buildings.",
+            key="split.empty",
         )
     return np.array(names, dtype=str)[choice[blocks.number]]
 

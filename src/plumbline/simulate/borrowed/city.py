@@ -75,7 +75,8 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     began = time.monotonic()
     if not about.folder.is_dir():
         raise InputError(
-            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it."
+            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it.",
+            key="folder.missing",
         )
     files = find_unlabelled(about.folder)
     with _redirect_ingest_errors(name):
@@ -85,7 +86,8 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     for path, (_, source) in zip(files.products, opened, strict=True):
         if len(source.epochs) < LEAST_EPOCHS:
             raise InputError(
-                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed."
+                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed.",
+                key="epochs.too_few",
             )
     layout, origin = borrowed_layout(buildings)
     start = min(source.epochs[0] for _, source in opened)
@@ -116,14 +118,16 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
                 f"{file.path}: movement to the east, with nothing of what goes up or down. A borrowed city is written "
-                "as a product along lines of sight, which all point up. Leave this file out of its folder."
+                "as a product along lines of sight, which all point up. Leave this file out of its folder.",
+                key="borrowed.no_vertical",
             )
         evidence = evidence.plus(write_track(points, names[number], number, setting, copies))
         count += len(points)
     if not evidence.points.any():
         raise InputError(
             f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
-            f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them."
+            f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them.",
+            key="points.off_buildings",
         )
     ground = ground_of(buildings, crs, str(files.footprints))
     for number, copy in enumerate(copies, 1):
@@ -146,7 +150,8 @@ def _redirect_ingest_errors(name: str) -> Iterator[None]:
             raise
         raise InputError(
             f"{error}\nFor this borrowed city write products and footprints under simulate.borrowed.{name}, and not "
-            "under ingest."
+            "under ingest.",
+            key=error.key,
         ) from None
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from plumbline.core.compass import BETWEEN_QUADRANTS, QUADRANTS
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, MECHANISMS, category
 from plumbline.sources.files.csv_lines import dialect, open_rows
@@ -60,18 +60,22 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     header = read_header(product, line)
     missing = [name for name in COLUMNS if name not in header]
     if missing:
-        raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
+        raise InputError(
+            f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.",
+            key="labels.missing_column",
+        )
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
     table = read_columns(product, header, columns)
     if not len(table):
-        raise InputError(f"{product}: it has a header, but no labels.")
+        raise InputError(f"{product}: it has a header, but no labels.", key="labels.none")
     if not _has_last_line_end(product):
-        log.warning(
+        warn(
             "%s: its last line has no line end. If the file was cut off, labels are missing, or the last one is not "
             "whole: %d are read, the last of building %s. Compare, or download it again.",
             product,
             len(table),
             table["building_id"][-1],
+            key="labels.no_line_end",
         )
     ids = _text_column(table, "building_id")
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
@@ -156,13 +160,14 @@ def _format_cell(value: object) -> object:
 def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
     large = severity > USUAL_PERMILLE
     if large.any():
-        log.warning(
+        warn(
             "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
             product,
             large.sum(),
             USUAL_PERMILLE,
             severity.max(),
             CATEGORY_BOUNDS_PERMILLE[-1],
+            key="labels.large_severity",
         )
     # A city may have no damage. Strains in m/m are 1000 times too small, in percent 10 times.
     visible_permille = CATEGORY_BOUNDS_PERMILLE[0]
@@ -175,8 +180,10 @@ def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDAr
             "not in m/m or percent? "
         )
         if few and severity.max() < visible_permille:
-            raise InputError(f"{message}If they are, leave the quadrants of undamaged buildings empty.")
-        log.warning("%sThose quadrants are not used.", message)
+            raise InputError(
+                f"{message}If they are, leave the quadrants of undamaged buildings empty.", key="labels.small_severity"
+            )
+        warn("%sThose quadrants are not used.", message, key="labels.small_severity")
 
 
 def no_labels() -> pd.DataFrame:
@@ -222,14 +229,16 @@ def match_footprints(
             f"({_format_ids(unknown)}). Its buildings are called "
             f"{_format_ids(footprints['building_id'].tolist())}. Mend the labels, or say which "
             "column of the footprints identifies a building (docs/formats.md). Labels and footprints must be of one "
-            "city."
+            "city.",
+            key="labels.unknown_building",
         )
     matched = labels.assign(building_id=pd.Series(ids, index=labels.index, dtype=object))
     twice = matched["building_id"].duplicated(keep=False).to_numpy()
     if twice.any():
         raise InputError(
             f"{labels_file}: {_format_ids(labels['building_id'][twice].tolist())} are of one building of "
-            f"{footprints_file}; each may be labelled once."
+            f"{footprints_file}; each may be labelled once.",
+            key="labels.repeated_building",
         )
     return matched
 

@@ -114,14 +114,16 @@ def _check_labels(path: Path, about: ProfileRows, rows: Profiles, severity: NDAr
         raise InputError(
             f"{path}, line {rows.line[row]}: location {rows.location[row]} found, of which params.yaml "
             f"(ingest.products, profiles.quadrants) says nothing: it knows {', '.join(map(str, about.quadrants))}. Add "
-            "the code's quadrant, or none."
+            "the code's quadrant, or none.",
+            key="profiles.unstated_location",
         )
     large = severity > MAX_SEVERITY_PERMILLE
     if large.any():
         row = int(np.argmax(large))
         raise InputError(
             f"{path}, line {rows.line[row]}: severity {rows.severity[row]:g} found, in {about.severity_unit} more "
-            "than a strain of 1. Check profiles.severity_unit in params.yaml."
+            "than a strain of 1. Check profiles.severity_unit in params.yaml.",
+            key="profiles.impossible_severity",
         )
 
 
@@ -192,7 +194,9 @@ class IngestedProfiles:
             )
             ids, quadrant = (table[name].to_numpy(zero_copy_only=False) for name in ("building_id", "quadrant"))
         except (OSError, KeyError, pa.ArrowException) as error:
-            raise InputError(f"{path}: not readable ({error}). Run `plumbline ingest` again.") from None
+            raise InputError(
+                f"{path}: not readable ({error}). Run `plumbline ingest` again.", key="profiles.unreadable"
+            ) from None
         location = np.full(len(ids), -1, np.int64)
         for code, name in enumerate(QUADRANTS):
             location[quadrant == name] = code

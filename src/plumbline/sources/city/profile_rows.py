@@ -191,11 +191,11 @@ def read_profiles(
             rows.append(values)
             lines.append(number)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable") from None
     if not rows:
-        raise InputError(f"{path}: it has no lines. One building a line is needed.")
+        raise InputError(f"{path}: it has no lines. One building a line is needed.", key="profiles.none")
     tail = form.tail
     pairs = np.concatenate([row[:-tail] for row in rows]).reshape(-1, 2)
     ends = np.array([row[-tail:] for row in rows])
@@ -293,15 +293,19 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
         raise InputError(
             f"{folder}: {', '.join(other_inputs[:5])} found beside {files[0][0].name}, which has profile rows. Those "
             "name no footprint and hold their labels themselves: give them a folder of their own, or let the "
-            "pattern in params.yaml (ingest.products) fit them alone."
+            "pattern in params.yaml (ingest.products) fit them alone.",
+            key="profiles.other_inputs",
         )
     stated = tuple((path, about) for path, about in files if about is not None)
     if len(stated) < len(files):
-        raise InputError(_missing_settings(next(path for path, about in files if about is None)))
+        raise InputError(
+            _missing_settings(next(path for path, about in files if about is None)), key="profiles.unstated"
+        )
     if not any(about.labelled for _, about in stated):
         raise InputError(
             f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
-            "needs labelled buildings. Leave the folder out, or put labelled rows beside these."
+            "needs labelled buildings. Leave the folder out, or put labelled rows beside these.",
+            key="profiles.no_labels",
         )
     return ProfileFiles(folder.resolve().name, stated)
 
