@@ -75,7 +75,7 @@ def fold_blocks(
     blocks = number_blocks(centre, city, block_m)
     if len(blocks.size) < folds:
         raise InputError(
-            f"prepare.folds: {folds} found, but the buildings stand in {len(blocks.size)} blocks of {block_m:g} m. "
+            f"prepare.folds: {folds} found, but the buildings are in {len(blocks.size)} blocks of {block_m:g} m. "
             "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings.",
             key="folds.too_many",
         )

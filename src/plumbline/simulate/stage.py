@@ -104,7 +104,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 def _read_lent(path: Path) -> Borrowed:
     if not re.match(CITY_NAME, path.stem):
         raise InputError(
-            f"{path}: the file's name is the key of a city, and {path.stem!r} has other signs than small letters a to "
+            f"{path}: the file's name is the key of a city, and {path.stem!r} has characters other than a to "
             "z, digits and _. Rename it and its folder.",
             key="cities.wrong_name",
         )

@@ -86,7 +86,8 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     for path, (_, source) in zip(files.products, opened, strict=True):
         if len(source.epochs) < LEAST_EPOCHS:
             raise InputError(
-                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed.",
+                f"{path}: {len(source.epochs)} epochs found; to separate noise from motion, "
+                f"{LEAST_EPOCHS} or more are needed.",
                 key="epochs.too_few",
             )
     layout, origin = borrowed_layout(buildings)
@@ -125,7 +126,7 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
         count += len(points)
     if not evidence.points.any():
         raise InputError(
-            f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
+            f"{about.folder}: no point is on a building of {files.footprints.name}. Points and footprints must be of "
             f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them.",
             key="points.off_buildings",
         )

@@ -93,7 +93,9 @@ def read_city_files(
     tracks = read_tracks(points, ingest, reading.format_, reading.window, TREND_EPOCHS, folder)
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
-        raise InputError(f"{names}: nothing to judge by. Export the series with their values.", key="points.no_values")
+        raise InputError(
+            f"{names}: no displacement in any point. Export the series with their values.", key="points.no_values"
+        )
     area = _area(tracks)
     footprints = read_buildings(buildings, tracks[0].crs, reading.id_column, reading.layer, ingest.footprints, area)
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
@@ -150,7 +152,7 @@ def read_tracks(
         usable = _drop_empty_epochs(path, _drop_poor_points(path, track, ingest))
         if _is_empty(usable):
             warn(
-                "%s: no displacement in any of its %d points: every cell is empty",
+                "%s: no displacement in any of its %d points: every cell is empty.",
                 path,
                 len(usable),
                 key="points.no_values",
@@ -213,7 +215,7 @@ def say_one_side(tracks: Sequence[Track]) -> None:
     """Log if all points are seen from one side: sideways movement then looks like sinking or rising."""
     sides = {int(np.sign(np.median(track.los[:, 0]))) for track in tracks if len(track.los)}
     if len(sides) == 1 and 0 not in sides:
-        log.info("All points are seen from one side: sideways movement cannot be told from sinking or rising.")
+        log.info("All points are seen from one side: sideways movement looks like sinking or rising.")
 
 
 def warn_of_short(tracks: Sequence[Track]) -> None:
@@ -221,8 +223,8 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
     days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
     if days < SHORT_DAYS:
         warn(
-            "The points were observed for %d days. In less than a year movement cannot be told from what heat does: "
-            "a model answers only if it was trained on times as short.",
+            "The points were observed for %d days. In less than a year, movement and thermal expansion look alike: "
+            "a model answers only if it was trained on series as short.",
             days,
             key="points.short_record",
         )

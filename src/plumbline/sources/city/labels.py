@@ -90,15 +90,23 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     damaged = category(severity) >= 1
     accepted = np.where(damaged & (accepted == ""), quadrant, accepted)
     checks = (
-        ("building_id", ids, ids == "", "an id is needed"),
-        ("building_id", ids, np.asarray(pd.Series(ids).duplicated()), "each building may be labelled once"),
+        ("empty_id", "building_id", ids, ids == "", "an id is needed"),
         (
+            "repeated_id",
+            "building_id",
+            ids,
+            np.asarray(pd.Series(ids).duplicated()),
+            "each building may be labelled once",
+        ),
+        (
+            "impossible_severity",
             "severity_permille",
             severity,
             ~((severity >= 0) & (severity <= MAX_SEVERITY_PERMILLE)),
             f"a strain from 0 to {MAX_SEVERITY_PERMILLE:g} permille is needed",
         ),
         (
+            "unknown_quadrant",
             "quadrant",
             quadrant,
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
@@ -106,28 +114,31 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
         ),
         (
+            "wrong_accepted_quadrants",
             ACCEPTED,
             accepted,
             damaged & ~np.array([_includes(*pair) for pair in zip(accepted, quadrant, strict=True)], bool),
             f"quadrants with {BETWEEN_QUADRANTS!r} between them are needed, the one of the column quadrant among them",
         ),
         (
+            "unknown_mechanism",
             MECHANISM,
             mechanism_text,
             damaged & (mechanism == UNKNOWN) & (mechanism_text != ""),  # a sound building: none
             f"one of {', '.join(MECHANISMS)} is needed, or an empty cell where it is not known",
         ),
         (
+            "unknown_difficulty",
             DIFFICULTY,
             difficulty_text,
             (difficulty == UNKNOWN) & (difficulty_text != ""),
             f"one of {', '.join(DIFFICULTIES)} is needed, or an empty cell where it is not known",
         ),
     )
-    for column, values, bad, wanted in checks:
+    for key, column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
-            fail_at(product, row, column, _format_cell(values[row]), wanted)
+            fail_at(product, row, column, _format_cell(values[row]), wanted, key=f"labels.{key}")
     _check_units(product, severity, quadrant, few)
     return pd.DataFrame(
         {
@@ -227,9 +238,9 @@ def match_footprints(
         raise InputError(
             f"{labels_file}: not in {footprints_file}: {len(unknown)} of the labelled buildings "
             f"({_format_ids(unknown)}). Its buildings are called "
-            f"{_format_ids(footprints['building_id'].tolist())}. Mend the labels, or say which "
-            "column of the footprints identifies a building (docs/formats.md). Labels and footprints must be of one "
-            "city.",
+            f"{_format_ids(footprints['building_id'].tolist())}. Correct the labels, or name the "
+            "column of the footprints that identifies a building (docs/formats.md). "
+            "Labels and footprints must be of one city.",
             key="labels.unknown_building",
         )
     matched = labels.assign(building_id=pd.Series(ids, index=labels.index, dtype=object))

@@ -112,8 +112,8 @@ def _check_labels(path: Path, about: ProfileRows, rows: Profiles, severity: NDAr
     if strange.any():
         row = int(np.argmax(strange))
         raise InputError(
-            f"{path}, line {rows.line[row]}: location {rows.location[row]} found, of which params.yaml "
-            f"(ingest.products, profiles.quadrants) says nothing: it knows {', '.join(map(str, about.quadrants))}. Add "
+            f"{path}, line {rows.line[row]}: location {rows.location[row]} found; params.yaml "
+            f"(ingest.products, profiles.quadrants) has {', '.join(map(str, about.quadrants))}. Add "
             "the code's quadrant, or none.",
             key="profiles.unstated_location",
         )

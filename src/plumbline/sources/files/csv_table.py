@@ -33,18 +33,18 @@ FAULT = re.compile(r"(In CSV column #(?P<column>\d+): |CSV parse error: )Row #(?
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
-def fail_at(product: CsvFile, row: int, column: str, cell: object, wanted: str) -> NoReturn:
-    """Refuse data row `row` (from 0, in its part) by its line in the file.
+def fail_at(product: CsvFile, row: int, column: str, cell: object, wanted: str, *, key: str = "") -> NoReturn:
+    """Refuse data row `row` (from 0, in its part) by its line in the file; `key`: of the check, as of `InputError`.
 
     Raises:
         InputError: always.
     """
     if isinstance(product, ColumnFile):
-        raise InputError(f"{product}, row {row + 1}, column {column}: {cell} found, {wanted}.")
+        raise InputError(f"{product}, row {row + 1}, column {column}: {cell} found, {wanted}.", key=key)
     line, text, _ = _line_of(product, row)
     # As spreadsheets leave them below a table.
     advice = "" if text.strip(b' \t\r\n",') else " All its cells are empty: remove the line."
-    raise InputError(f"{product}, line {line}, column {column}: {cell} found, {wanted}.{advice}")
+    raise InputError(f"{product}, line {line}, column {column}: {cell} found, {wanted}.{advice}", key=key)
 
 
 def _line_of(product: CsvFile, row: int) -> tuple[int, bytes, bool]:

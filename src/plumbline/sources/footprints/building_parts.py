@@ -127,7 +127,7 @@ def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> in
     is_later[np.maximum(first, second)[overlaps]] = True
     if is_later.any():
         warn(
-            "%s: %d footprints lie half or more over another one: %s. Of each two, one gets the points that lie in "
+            "%s: %d footprints overlap another one by half or more: %s. Of each two, one gets the points in "
             "both. If they are one building, of two sources perhaps, keep one of them.",
             sieve.path,
             is_later.sum(),

@@ -82,9 +82,9 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         if max(-west, east) > 2 * half or max(-south, north) > half / 2:
             raise InputError(
                 f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
-                f"of longitude and latitude, as the CRS ({name}) says"
+                f"of longitude and latitude, as the CRS ({name}) states"
                 + (
-                    ", unless the latitude stands first: write the longitude before it. "
+                    ", unless the latitude comes first: write the longitude before it. "
                     if max(-west, east) <= half / 2 and max(-south, north) <= half
                     else ". "
                 )
@@ -142,8 +142,8 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
         if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs))
     warn(
-        "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
-        "Bring them into %s by a program that has that country's grids.",
+        "%s: PROJ has no exact transformation from %s to %s: footprints may be up to 100 m off. "
+        "Reproject them to %s by a program that has that country's grids.",
         source,
         frame.crs.name,
         by_default.crs.name,

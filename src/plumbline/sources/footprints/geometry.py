@@ -146,7 +146,7 @@ FARTHEST_M = 1e8
 """No projection of the Earth has coordinates beyond; its girth is 4e7 m."""
 ABSENT = "without a geometry, or with a ring that is not closed or has fewer than three corners"
 NO_NUMBER = "with a coordinate that is no number (NaN or infinite)"
-IN_DOUBT = "invalid, and which ground is the building cannot be told"
+IN_DOUBT = "invalid, with the building's ground in doubt"
 FLAT = f"without area (below {MIN_AREA_M2} m²)"
 POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 

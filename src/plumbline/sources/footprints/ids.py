@@ -146,8 +146,8 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
     if is_other.any():
         ids = ", ".join(map(str, pd.unique(series[is_other])[:NAMED]))
         raise InputError(
-            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Each id may stand there once; only "
-            "a footprint drawn twice, alike, may be there twice.",
+            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Give each footprint an id "
+            "of its own; only one drawn twice, alike, may repeat its id.",
             key="ids.repeated",
         )
     warn(

@@ -118,7 +118,7 @@ def read_vector(
         )
         if not len(frame):
             raise InputError(
-                f"{path}: no footprint lies within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?",
+                f"{path}: no footprint is within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?",
                 key="footprints.none_near_points",
             )
     return frame
@@ -140,7 +140,7 @@ def _read_piece(
         ):
             warn("%s: %s", path, message, key="footprints.reader_warning")
     except READ_FAULTS as error:
-        raise InputError(f"{path}: {_describe_fault(path, error)}") from None
+        raise _fault(path, error) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are needed. Points go to "
@@ -163,21 +163,26 @@ def _read_piece(
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
 
 
-def _describe_fault(path: Path, error: Exception) -> str:
-    """Return why a file cannot be read, and what to do."""
+def _fault(path: Path, error: Exception) -> InputError:
+    """Return the error that states why a file cannot be read, and what to do."""
     suffix, reason = path.suffix.lower(), first_line_of(error)
     if (fault := fault_of_locks(error)) is not None:
-        return f"{fault}. Copy it to a local folder, and give the copy."
+        return InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked")
     if suffix in PARTS:
-        return f"a part of a Shapefile, which has no outlines. Give its {SHP}, with this file beside it."
-    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
-        return (
-            f"no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, GeoPackage, Shapefile (.shp), "
-            "GeoParquet or another vector file."
+        return InputError(
+            f"{path}: a part of a Shapefile, which has no outlines. Give its {SHP}, with this file beside it.",
+            key="shapefile.part",
         )
-    return (
-        f"not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, Shapefile or GeoParquet, it "
-        "is damaged, cut off or in another encoding than it says. Download it again."
+    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
+        return InputError(
+            f"{path}: no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, GeoPackage, "
+            "Shapefile (.shp), GeoParquet or another vector file.",
+            key="footprints.unknown_format",
+        )
+    return InputError(
+        f"{path}: not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, Shapefile or "
+        "GeoParquet, it is damaged, cut off or not in the encoding that it states. Download it again.",
+        key="footprints.unreadable",
     )
 
 

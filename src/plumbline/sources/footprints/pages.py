@@ -90,7 +90,7 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         )
     elif page.matched is None and page.has_more:
         warn(
-            "%s: a server's answer that says it is not complete: %s features, and more on the next page. Ask for the "
+            "%s: a server's answer that is not complete: %s features, and more on the next page. Ask for the "
             "rest in pages and join them, or download the whole file.",
             source,
             "some" if n_features is None else n_features,
@@ -104,8 +104,8 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         and str(n_features).rstrip("0") in LIMITS
     ):
         warn(
-            "%s: a server's answer with exactly %d features, as many as some give at most, and without how many there "
-            "are. Ask for the next page (startIndex or offset); if it is empty, this is all.",
+            "%s: a server's answer with exactly %d features, a usual limit, and without a total. "
+            " Ask for the next page (startIndex or offset); if it is empty, this is all.",
             source,
             n_features,
             key="page.usual_limit",

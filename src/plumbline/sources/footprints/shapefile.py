@@ -51,7 +51,7 @@ def check_whole(path: Path, member: str | None = None) -> None:
     size, stated = _unpacked_bytes(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
     if size < stated:
         raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header says {stated:,}. Download it again; the buildings "
+            f"{shape}: cut off: {size:,} bytes found, its header states {stated:,}. Download it again; the buildings "
             "at its end are missing.",
             key="shapefile.cut_off",
         )

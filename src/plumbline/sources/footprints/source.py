@@ -221,7 +221,7 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
         return [Piece(part) for part in parts]
     names = ", ".join(part.name for part in parts[:NAMED])
     raise InputError(
-        f"{path}: a folder, and which of its files holds the footprints cannot be told ({names}). Give one of them, or "
+        f"{path}: a folder, and any of its files may hold the footprints ({names}). Give one of them, or "
         "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
         if parts
         else f"{path}: a folder without footprints. Give the file that holds them.",
