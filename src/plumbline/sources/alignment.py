@@ -10,7 +10,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.params import Product
 from plumbline.sources.points.track import Track
 
@@ -120,15 +120,16 @@ def warn_of_offset(
     shift = alignment(tracks, buildings.geometry.to_numpy())
     if shift is None or not shift.is_beside:
         return
-    log.warning(
-        "%s: the points seem to lie %s%s of the footprints: %.0f %% of those around are on one, moved %.0f %%. Look at "
-        "both (a map shows it). If it is so, %s (docs/formats.md)",
+    warn(
+        "%s: the points seem to be %s%s of the footprints: %.0f %% of those around are on one, "
+        "after the move %.0f %%. Look at both (a map shows it). If it is so, %s (docs/formats.md)",
         points,
         _format_shift(-shift.east_m, -shift.north_m),
         ", or farther," if shift.is_farthest else "",
         100 * shift.inside,
         100 * shift.inside_moved,
         _advise_correction(shift, products, borrowed),
+        key="points.shifted",
     )
 
 
@@ -137,11 +138,11 @@ def _advise_correction(shift: Alignment, products: Mapping[str, Product], borrow
     move = f"[{round(shift.east_m)}, {round(shift.north_m)}]"
     if borrowed is not None:
         section = f"simulate.borrowed.{borrowed.partition('--')[0]}.products"
-        return f"state it in {section} as moved_m: {move}, or add it to what stands there, and simulate again"
+        return f"state it in {section} as moved_m: {move}, or add it to the value there, and simulate again"
     if shift.is_farthest:
         return "check datum and CRS of both, or measure how far it is and state it as moved_m in ingest.products"
     if any(about.moved_m for about in products.values()):
-        return f"add {move} to what moved_m in ingest.products says of these files"
+        return f"add {move} to moved_m of these files in ingest.products"
     if products:
         return f"state moved_m: {move} in every pattern of ingest.products that one of these files takes"
     line = f'ingest: {{products: {{"*": {{moved_m: {move}}}}}}}'

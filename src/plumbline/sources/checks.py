@@ -13,7 +13,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline import params
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import (
     GLOBE,
@@ -43,6 +43,7 @@ def check_overlap(
     buildings: geopandas.GeoDataFrame,
     points: str,
     footprints: str,
+    *,
     near_m: float = NEAR_M,
     asked_crs: str | None = None,
     tell_north: bool = True,
@@ -80,12 +81,13 @@ def check_overlap(
         if number or asked_crs is not None:
             _check_crs(crs, place, tracks[0].name if asked_crs is None else None)
         for number in set(range(len(tracks))) - set(near):
-            log.warning(
-                "%s: no point of it is within %g m of a footprint of %s. If it should have some: are its two "
-                "coordinates exchanged, or is its CRS another?",
+            warn(
+                "%s: no point of it is within %g m of a footprint of %s. If it should have some: "
+                "are its two coordinates exchanged, or is its CRS another?",
                 tracks[number].name,
                 near_m,
                 footprints,
+                key="points.track_elsewhere",
             )
         if tell_north:
             _warn_of_north(crs, place, footprints)
@@ -96,10 +98,12 @@ def check_overlap(
     raise InputError(
         f"No overlap: no point is within {near_m:g} m of a footprint.\n"
         f"  points     {points}: {_describe_extent(easting, northing, crs)}\n"
-        f"  footprints {footprints} ({source}): {_describe_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
-        "Give the points and the footprints of one place, and check the CRS the footprints' file states. Easting or "
-        "longitude has to be the first coordinate of the footprints (QGIS: Swap X and Y coordinates); in the file of "
-        "the points, check which column is which."
+        f"  footprints {footprints} ({source}): "
+        f"{_describe_extent(box[[0, 2]], box[[1, 3]], crs)}\n"
+        "Give the points and the footprints of one place, and check the CRS the footprints' file "
+        "states. Easting or longitude has to be the first coordinate of the footprints (QGIS: "
+        "Swap X and Y coordinates); in the file of the points, check which column is which.",
+        key="points.no_overlap",
     )
 
 
@@ -113,10 +117,14 @@ def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
     drawn = f"{crs} draws a metre there as {scale:.2f} m, and its axes are {turn:.0f} degrees off east and north"
     if chosen_by is not None:
         raise InputError(
-            f"{chosen_by}: no point of it is near a footprint, and the CRS of all is chosen for it: {drawn}. Leave it "
-            "out, or look whether its two coordinates are exchanged, or its CRS is another."
+            f"{chosen_by}: no point of it is near a footprint, and the CRS of all is chosen for "
+            f"it: {drawn}. Leave it out, or look whether its two coordinates are exchanged, or "
+            "its CRS is another.",
+            key="crs.chosen_elsewhere",
         )
-    raise InputError(f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.")
+    raise InputError(
+        f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.", key="crs.distorted"
+    )
 
 
 def _warn_of_north(crs: str, place: Place, footprints: str) -> None:
@@ -124,13 +132,14 @@ def _warn_of_north(crs: str, place: Place, footprints: str) -> None:
     longitude, latitude = transformer(crs, GLOBE).transform(*place)
     off = turn_of_axes(pyproj.CRS(crs), longitude, latitude)
     if off > MAX_NORTH_DEG:
-        log.warning(
-            "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. In UTM it is off by 3 "
-            "at most: `ingest: {crs: %s}` in the file that --params names",
+        warn(
+            "%s: north of %s, by which quadrants are named, is %.0f degrees off true north here. "
+            "In UTM it is off by 3 at most: `ingest: {crs: %s}` in the file that --params names",
             footprints,
             crs,
             off,
             utm_zone(crs, longitude, latitude),
+            key="crs.other_north",
         )
 
 
@@ -168,8 +177,9 @@ def _describe_extent(easting: NDArray[np.float64], northing: NDArray[np.float64]
     to_degrees = transformer(crs, "EPSG:4326")
     west, south, east, north = to_degrees.transform_bounds(*corners.ravel())
     return (
-        f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to {corners[1, 1]:.0f} m "
-        f"in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} to {north:.4f} degrees north"
+        f"easting {corners[0, 0]:.0f} to {corners[1, 0]:.0f} m, northing {corners[0, 1]:.0f} to "
+        f"{corners[1, 1]:.0f} m in {crs}, about {west:.4f} to {east:.4f} degrees east, {south:.4f} "
+        f"to {north:.4f} degrees north"
     )
 
 
@@ -179,11 +189,13 @@ def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.P
         alike = [path for path in points if path.name == name]
         settings = [product_params(path, products) for path in alike]
         if len(alike) > 1 and settings[0].incidence_deg is not None and all(s is settings[0] for s in settings):
-            log.warning(
-                "%s: the same line of sight is taken for all of them, as one pattern of ingest.products fits them. "
-                "Where they are of several tracks, write a pattern for each, with its folder: '%s'.",
+            warn(
+                "%s: the same line of sight is taken for all of them, as one pattern of "
+                "ingest.products fits them. Where they are of several tracks, write a pattern for "
+                "each, with its folder: '%s'.",
                 ", ".join(map(str, alike)),
                 "/".join(alike[0].absolute().parts[-2:]),
+                key="products.shared_sight",
             )
 
 
@@ -222,27 +234,31 @@ def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mappi
         flat_heights_m = [float(t.height[0]) for t in (track, tracks[0]) if len(t) and np.ptp(t.height) == 0]
         difference_m = height_difference_m(track, tracks[0])
         if len(flat_heights_m) == 1 and difference_m is not None and abs(difference_m) >= MIN_RAISED_M:
-            log.warning(
-                "%s, %s: all heights of one are %g m, those of the other are not. Tilts are told apart by differences "
-                "of height: export that product with its heights. raised_m does not help here.",
+            warn(
+                "%s, %s: all heights of one are %g m, those of the other are not. Tilts are found "
+                "by differences of height: export that product with its heights. raised_m does "
+                "not help here.",
                 names[0],
                 name,
                 flat_heights_m[0],
+                key="heights.one_flat",
             )
             continue
         if difference_m is not None and abs(difference_m) >= MIN_RAISED_M:
             stated_m = product_params(Path(name), products).raised_m
             instead = "" if stated_m is None else f", and not {stated_m:g},"
-            log.warning(
-                "%s: its heights are %.1f m %s than those of %s where both have points. Does one count them from the "
-                "ellipsoid, the other from the sea? Tilts are told apart by differences of height: state raised_m: "
-                "%.1f%s in what ingest.products says of it (docs/formats.md).",
+            warn(
+                "%s: its heights are %.1f m %s than those of %s where both have points. Does one "
+                "count them from the ellipsoid, the other from the sea? Tilts are found by "
+                "differences of height: state raised_m: %.1f%s for it in ingest.products "
+                "(docs/formats.md).",
                 name,
                 abs(difference_m),
                 "larger" if difference_m > 0 else "smaller",
                 names[0],
                 (stated_m or 0.0) - difference_m,
                 instead,
+                key="heights.other_datum",
             )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pyproj import CRS, Proj, Transformer
 from pyproj.exceptions import ProjError
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 
 GLOBE = "EPSG:4326"
@@ -183,7 +183,7 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     if city_crs is None:
         extent = box()
         if extent is None:
-            raise InputError(f"{source}: it holds no points. Download it again, or leave it out.")
+            raise InputError(f"{source}: it holds no points. Download it again, or leave it out.", key="points.none")
         zone = utm_zone(source, *_middle_of_box(extent))
         return Projection(zone, transformer(file_crs, zone))
     wanted = _parse_crs(source, city_crs)
@@ -214,7 +214,10 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
     """
     if not UTM_LATITUDES[0] <= latitude <= UTM_LATITUDES[1]:
         advice = "Leave it out." if abs(latitude) <= LATITUDES[1] else "Are latitude and longitude swapped?"
-        raise InputError(f"{source}: its points lie at latitude {latitude:.2f}, where UTM has no zone. {advice}")
+        raise InputError(
+            f"{source}: its points are at latitude {latitude:.2f}, where UTM has no zone. {advice}",
+            key="crs.no_utm_zone",
+        )
     zone = int(np.floor((longitude + 180) / 6)) % 60 + 1
     return f"EPSG:{32600 + zone if latitude >= 0 else 32700 + zone}"
 
@@ -236,14 +239,15 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
     is_outlier = np.hypot(turned - np.median(turned), y - np.median(y)) > AREA_MARGIN_DEG
     if is_outlier.any():
         row = int(np.argmax(is_outlier))
-        log.warning(
-            "%s: %d points lie more than %g degrees from the others, the first at longitude %.5f, latitude %.5f. The "
-            "CRS is chosen without them; check these rows.",
+        warn(
+            "%s: %d points are more than %g degrees from the others, the first at longitude %.5f, "
+            "latitude %.5f. The CRS is chosen without them; check these rows.",
             source,
             int(is_outlier.sum()),
             AREA_MARGIN_DEG,
             x[row],
             y[row],
+            key="points.outliers",
         )
     return most_of(turned, y)
 
@@ -271,7 +275,9 @@ def _parse_crs(source: str, crs: str) -> CRS:
         return CRS.from_user_input(crs)
     except ProjError as error:
         detail = str(error).splitlines()[0][:200]
-        raise InputError(f"{source}: {crs!r} is no CRS ({detail}). Write it as EPSG:32631.") from None
+        raise InputError(
+            f"{source}: {crs!r} is no CRS ({detail}). Write it as EPSG:32631.", key="crs.unknown"
+        ) from None
 
 
 def _crs_name(crs: CRS) -> str:
@@ -283,7 +289,10 @@ def _check_metres(source: str, text: str, crs: CRS) -> None:
     units = {axis.unit_name for axis in crs.axis_info[:2]}
     if not crs.is_projected or units != {"metre"}:
         wrong = f"its unit is the {', '.join(sorted(units))}" if crs.is_projected else "it is not projected"
-        raise InputError(f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as EPSG:32631.")
+        raise InputError(
+            f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as EPSG:32631.",
+            key="crs.not_metric",
+        )
 
 
 def _choose_projection(source: str, crs: CRS, box: Box | None) -> Projection:
@@ -329,6 +338,7 @@ def _check_area(source: str, crs: CRS, longitude: float, latitude: float) -> Non
     if not contains(longitude, latitude):
         swapped = " Are latitude and longitude swapped?" if contains(latitude, longitude) else ""
         raise InputError(
-            f"{source}: its points lie about longitude {longitude:.3f}, latitude {latitude:.3f}, outside of "
-            f"{_crs_name(crs)} ({crs.name}), the CRS of the city.{swapped}"
+            f"{source}: its points are about longitude {longitude:.3f}, latitude {latitude:.3f}, "
+            f"outside of {_crs_name(crs)} ({crs.name}), the CRS of the city.{swapped}",
+            key="crs.outside",
         )

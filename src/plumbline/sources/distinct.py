@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import KDTree
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.points.track import Track
 
@@ -84,8 +84,9 @@ def _check_egms_names(first: TrackFile, second: TrackFile) -> None:
     if levels[0] == levels[1] and Path(first.file).stem == Path(second.file).stem:
         why = "the same product twice, as an archive and unpacked, or as two copies"
     raise InputError(
-        f"{second.file}: beside {first.file}, these are {why} ({' '.join(parts[0].values())}), made from the same "
-        "images, and would count twice. Give one of both."
+        f"{second.file}: beside {first.file}, these are {why} ({' '.join(parts[0].values())}), "
+        "made from the same images, and would count twice. Give one of both.",
+        key="tracks.same_product",
     )
 
 
@@ -101,13 +102,15 @@ def _check_components(first: TrackFile, second: TrackFile) -> None:
     motion = f"{derived.file}: vertical or eastward motion"
     if (derived.egms and source.egms) or _shared_days(first.track, second.track) >= SAME_SHARE:
         raise InputError(
-            f"{motion}, made from tracks such as {source.file}, which is given, too: the same data would count twice. "
-            "Give the tracks, or what was made from them."
+            f"{motion}, made from tracks such as {source.file}, which is given, too: the same "
+            "data would count twice. Give the tracks, or what was made from them.",
+            key="tracks.derived",
         )
-    log.warning(
+    warn(
         "%s beside the track %s: if it was made from that, or from the same images, they count twice. Leave one out.",
         motion,
         source.file,
+        key="tracks.perhaps_derived",
     )
 
 
@@ -121,8 +124,10 @@ def _check_series(first: TrackFile, second: TrackFile) -> None:
         and (n_shared := _count_shared(first_track, second_track, SAME_PLACE_M)) >= SAME_SHARE * n_smaller
     ):
         raise InputError(
-            f"{second.file}: {n_shared} of its points lie where those of {first.file} do, seen from the same side, on "
-            f"{days} days of both. These are the same data, and would count twice. Give one of both."
+            f"{second.file}: {n_shared} of its points are where those of {first.file} are, seen "
+            f"from the same side, on {days} days of both. These are the same data, and would "
+            "count twice. Give one of both.",
+            key="tracks.same_data",
         )
     if share >= SAME_SHARE:
         is_geocoded = {_is_geocoded(first), _is_geocoded(second)} == {True, False}
@@ -132,26 +137,29 @@ def _check_series(first: TrackFile, second: TrackFile) -> None:
             return
         if is_geocoded:
             raise InputError(
-                f"{second.file}: beside {first.file}, one is in radar coordinates, the other is geocoded from it: the "
-                "same data would count twice. Give one of both."
+                f"{second.file}: beside {first.file}, one is in radar coordinates, the other is "
+                "geocoded from it: the same data would count twice. Give one of both.",
+                key="tracks.geocoded_copy",
             )
-        log.warning(
-            "%s and %s: the same side of the same ground on %d days of both, as by two programs: if both were made "
-            "from the same images, these count twice. Leave one out.",
+        warn(
+            "%s and %s: the same side of the same ground on %d days of both, as by two programs: "
+            "if both were made from the same images, these count twice. Leave one out.",
             first.file,
             second.file,
             days,
+            key="tracks.two_programs",
         )
     elif (days > 1 or _overlap_in_time(first_track, second_track)) and _count_shared(
         first_track, second_track, SAME_PLACE_M
     ) >= SAME_SHARE * n_smaller:
-        log.warning(
+        warn(
             "%s and %s: the same places from the same side, and %s.",
             first.file,
             second.file,
             f"{days} days are in both, which count twice"
             if days > 1
             else "other days of the same time: if one was resampled from the other, it counts twice. Leave one out",
+            key="tracks.same_places",
         )
 
 

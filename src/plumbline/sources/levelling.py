@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
@@ -120,16 +120,21 @@ def read_levelling(path: Path) -> Levelling:
     value = next((by_kind[kind] for kind in VALUES if kind in by_kind), None)
     if "point" not in by_kind or (("date" not in by_kind or value is None) and len(dated_columns) < 2):
         raise InputError(
-            f"{product}, line 1: the header has {', '.join(header)[:300]}. A long table needs the columns point, date "
-            "and height_m or settlement_mm; a wide one point and a column for each of two or more dates, as 2024-06-30."
+            f"{product}, line 1: the header has {', '.join(header)[:300]}. A long table needs the "
+            "columns point, date and height_m or settlement_mm. A wide one needs point, and a "
+            "column for each of two or more dates, as 2024-06-30.",
+            key="levelling.missing_column",
         )
     if "building" not in by_kind and not {"easting", "northing"} <= by_kind.keys():
-        raise InputError(f"{product}, line 1: no place of the points. Add easting and northing, or building_id.")
+        raise InputError(
+            f"{product}, line 1: no place of the points. Add easting and northing, or building_id.",
+            key="levelling.no_place",
+        )
     is_long = "date" in by_kind and value is not None
     value_columns = [value] if is_long and value else dated_columns
     table = _read_rows(product, header, by_kind, value_columns)
     if not len(table):
-        raise InputError(f"{product}: it has a header, but no points.")
+        raise InputError(f"{product}: it has a header, but no points.", key="levelling.none")
     _check_rows(product, by_kind, table)
     if (
         "building" in by_kind and table.groupby("point")["building"].nunique().max() > 1
@@ -186,16 +191,21 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
     is_degrees = bool((table["northing"].abs().max() <= 90) and (table["easting"].abs().max() <= 360))
     limit = MAX_APART_DEG if is_degrees else MAX_APART_M
     apart = ((table[["easting", "northing"]] - places.transform("first")).abs() > limit).any(axis=1)
-    for kind, is_bad, wanted in (
-        ("point", table["point"] == "", "a name is needed"),
-        ("easting", half, "both coordinates are needed, or none"),
-        ("easting", apart, "another place than in the point's first row; give points that differ other names"),
-        ("error", pd.Series(error <= 0), "a standard deviation above 0 is needed"),
+    for kind, is_bad, wanted, key in (
+        ("point", table["point"] == "", "a name is needed", "levelling.no_name"),
+        ("easting", half, "both coordinates are needed, or none", "levelling.half_place"),
+        (
+            "easting",
+            apart,
+            "the point's first row has another place; name different points differently",
+            "levelling.other_place",
+        ),
+        ("error", pd.Series(error <= 0), "a standard deviation above 0 is needed", "levelling.error_not_positive"),
     ):
         if is_bad.any():
             row = int(np.argmax(is_bad))
             name = by_kind[kind].name
-            fail_at(product, row, name, repr(table[name].iloc[row]), wanted)
+            fail_at(product, row, name, repr(table[name].iloc[row]), wanted, key=key)
 
 
 def _to_long(table: pd.DataFrame, dated_columns: list[_Column], days: NDArray[np.datetime64]) -> pd.DataFrame:
@@ -221,10 +231,22 @@ def _parse_days(product: CsvFile, texts: list[str], column: str | None) -> NDArr
     if best.hasnans:
         row = int(np.argmax(best.isna()))
         if column is not None:
-            fail_at(product, row, column, repr(texts[row]), "a day is needed, all written alike, as 2024-06-30")
-        raise InputError(f"{product}, line 1: {texts[row]!r} is no day. Write all alike, as 2024-06-30.")
+            fail_at(
+                product,
+                row,
+                column,
+                repr(texts[row]),
+                "a day is needed, all written alike, as 2024-06-30",
+                key="levelling.not_a_day",
+            )
+        raise InputError(
+            f"{product}, line 1: {texts[row]!r} is no day. Write all alike, as 2024-06-30.", key="levelling.not_a_day"
+        )
     if len({tuple(days) for days in days_by_pattern.values() if not days.hasnans}) > 1:
-        raise InputError(f"{product}: is {texts[0]!r} day or month first? Write the dates as 2024-06-30.")
+        raise InputError(
+            f"{product}: is {texts[0]!r} day or month first? Write the dates as 2024-06-30.",
+            key="levelling.ambiguous_days",
+        )
     return np.asarray(best, "datetime64[D]")
 
 
@@ -235,7 +257,12 @@ def _refuse_twice(product: CsvFile, table: pd.DataFrame) -> None:
         repeated = table.iloc[row]
         line = int(repeated.get("row", row))
         fail_at(
-            product, line, "point", repr(repeated["point"]), f"a second value of {repeated['day']:%Y-%m-%d}; keep one"
+            product,
+            line,
+            "point",
+            repr(repeated["point"]),
+            f"a second value of {repeated['day']:%Y-%m-%d}; keep one",
+            key="levelling.repeated_value",
         )
 
 
@@ -276,7 +303,10 @@ def _infer_unit(product: CsvFile, values: NDArray[np.float64]) -> str:
     if 0 < median < IMPOSSIBLE_MM[0] and upper < SURELY_M:  # a misread height or two
         return "m"
     if SURELY_M <= largest < SURELY_MM or not largest:
-        raise InputError(f"{product}: the unit of the heights is not clear. Write it into the header, as height_m.")
+        raise InputError(
+            f"{product}: the unit of the heights is not clear. Write it into the header, as height_m.",
+            key="levelling.unclear_unit",
+        )
     return "m" if largest < SURELY_M else "mm"
 
 
@@ -300,13 +330,14 @@ def _check_unit(product: CsvFile, column: str, unit: str, values: NDArray[np.flo
     is_small = typical < UNUSUAL_MM[0]
     other_unit = "m" if is_small else "mm"
     message = (
-        f"{product}: {column or 'no unit in the header'}, read as {unit}: the points change by {typical:.3g} mm "
-        f"(median). That is {'less than levelling sees' if is_small else 'more than buildings settle'}. Are they in "
+        f"{product}: {column or 'no unit in the header'}, read as {unit}: the points change by "
+        f"{typical:.3g} mm (median). That is "
+        f"{'less than levelling sees' if is_small else 'more than buildings settle'}. Are they in "
         f"{other_unit}? Write the right unit into the header, as height_{other_unit}."
     )
     if not IMPOSSIBLE_MM[0] <= typical < IMPOSSIBLE_MM[1]:
-        raise InputError(message)
-    log.warning(message)
+        raise InputError(message, key="levelling.unlikely_unit")
+    warn(message, key="levelling.unlikely_unit")
 
 
 def _infer_sign(product: CsvFile, values: NDArray[np.float64]) -> float:
@@ -315,8 +346,9 @@ def _infer_sign(product: CsvFile, values: NDArray[np.float64]) -> float:
     positive = float((changes > 0).mean()) if len(changes) else 0.0
     if 1 - ONE_SIGN < positive < ONE_SIGN:
         raise InputError(
-            f"{product}: {positive:.0%} of the settlements are positive: is that up or down? Name the column "
-            "displacement_mm where positive is up, or height_m."
+            f"{product}: {positive:.0%} of the settlements are positive: is that up or down? Name "
+            "the column displacement_mm where positive is up, or height_m.",
+            key="levelling.unclear_sign",
         )
     log.info(
         "%s: settlements: %s is down, as most have this sign", product, "positive" if positive > 0.5 else "negative"

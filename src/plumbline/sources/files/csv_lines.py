@@ -57,7 +57,9 @@ def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
         if not text.endswith(b"\n"):
             line_end = stream.readline(MAX_LINE_BYTES)
             if len(line_end) == MAX_LINE_BYTES:
-                raise InputError(f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).")
+                raise InputError(
+                    f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).", key="csv.long_line"
+                )
             text += line_end
         remaining_bytes -= len(text)
         yield text
@@ -108,9 +110,10 @@ def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvF
     stated = SEPARATORS[about.separator] if "separator" in about.model_fields_set else None
     if stated is not None and stated not in header:
         raise InputError(
-            f"{product}, line {preamble + 1}: no {about.separator!r} in it, which params.yaml says is between cells; "
-            f"it begins {header[:80].decode('utf-8', 'replace').strip()!r}. Correct separator in ingest.products, "
-            "or leave it out."
+            f"{product}, line {preamble + 1}: no {about.separator!r} in it, the separator in "
+            f"params.yaml; it begins {header[:80].decode('utf-8', 'replace').strip()!r}. Correct "
+            "separator in ingest.products, or leave it out.",
+            key="csv.missing_separator",
         )
     separator = stated or max(SEPARATORS.values(), key=header.count)  # of equals the first, a comma
     decimal = (
@@ -120,8 +123,9 @@ def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvF
     )
     if separator == decimal:
         raise InputError(
-            f"{product}: its cells are separated by commas, and ingest.products says that decimals are written with "
-            "one. Correct decimal there."
+            f"{product}: its cells are separated by commas, and decimal is a comma, too, in "
+            "ingest.products. Correct it there.",
+            key="csv.decimal_is_separator",
         )
     behind = _count_behind(header, [row for row in lines[preamble + 1 :] if not _is_preamble(row)], separator)
     product = replace(product, separator=separator, decimal=decimal, behind=behind)

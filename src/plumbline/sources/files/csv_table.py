@@ -33,7 +33,7 @@ FAULT = re.compile(r"(In CSV column #(?P<column>\d+): |CSV parse error: )Row #(?
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
-def fail_at(product: CsvFile, row: int, column: str, cell: object, wanted: str, *, key: str = "") -> NoReturn:
+def fail_at(product: CsvFile, row: int, column: str, cell: object, wanted: str, *, key: str) -> NoReturn:
     """Refuse data row `row` (from 0, in its part) by its line in the file; `key`: of the check, as of `InputError`.
 
     Raises:
@@ -69,7 +69,7 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
     """
     match = FAULT.search(reason)
     if match is None:
-        return InputError(f"{product}: not readable as a csv ({reason.splitlines()[0]}).")
+        return InputError(f"{product}: not readable as a csv ({reason.splitlines()[0]}).", key="csv.unreadable")
     number, text, is_last = _line_of(product, first + int(match["row"]) - 1)
     place = f"{product}, line {number}"
     try:
@@ -78,19 +78,24 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
             [],
         )
     except csv.Error as error:
-        return InputError(f"{place}: not readable as a csv ({error}).")
+        return InputError(f"{place}: not readable as a csv ({error}).", key="csv.unreadable")
     if match["column"] is None or len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
         return InputError(
-            f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}."
+            f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}.",
+            key="csv.cell_count",
         )
-    column, wanted = int(match["column"]), "text in UTF-8" if "UTF8" in reason else "a number"
-    return InputError(f"{place}, column {header[column]}: {_describe_unfit(product, cells[column], wanted)}")
+    column = int(match["column"])
+    wanted, key = ("text in UTF-8", "csv.not_utf8") if "UTF8" in reason else ("a number", "csv.not_a_number")
+    return InputError(f"{place}, column {header[column]}: {_describe_unfit(product, cells[column], wanted)}", key=key)
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
     """Return the error about a cell of row `row` (from 0) of a binary table that is no number."""
-    return InputError(f"{product}, row {row + 1}, column {column}: {_describe_unfit(product, cell, 'a number')}")
+    return InputError(
+        f"{product}, row {row + 1}, column {column}: {_describe_unfit(product, cell, 'a number')}",
+        key="csv.not_a_number",
+    )
 
 
 def _describe_unfit(product: CsvFile, cell: str, wanted: str) -> str:
@@ -123,20 +128,27 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
-        raise InputError(f"{product}: not a csv (its first line is not text).") from None
-    if not text.strip():
-        raise InputError(f"{product}: the first line is empty, the names of the columns are needed there.")
-    if CONTROL_CHARACTER.search(text):
-        raise InputError(
-            f"{product}: not a csv (its first line holds control characters). If its lines end as those of old "
-            "Macintoshes, save it with other line ends."
-        )
-    if len(line) == MAX_HEADER_BYTES:
-        raise InputError(f"{product}: not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes).")
+        raise InputError(f"{product}: not a csv (its first line is not text).", key="csv.not_text") from None
+    for is_wrong, problem, key in (
+        (not text.strip(), "the first line is empty. Write the names of the columns there", "csv.no_header"),
+        (
+            CONTROL_CHARACTER.search(text),
+            "not a csv (control characters in its first line). If its lines end as those of old "
+            "Macintoshes, save it with other line ends",
+            "csv.control_characters",
+        ),
+        (
+            len(line) == MAX_HEADER_BYTES,
+            f"not a csv (no line end in its first {MAX_HEADER_BYTES:,} bytes)",
+            "csv.long_header",
+        ),
+    ):
+        if is_wrong:
+            raise InputError(f"{product}: {problem}.", key=key)
     try:
         names = next(csv.reader([text.lstrip("# ")], delimiter=product.separator.decode()))
     except csv.Error as error:
-        raise InputError(f"{product}: not a csv (its first line: {error}).") from None
+        raise InputError(f"{product}: not a csv (its first line: {error}).", key="csv.unreadable") from None
     return checked_names(product, names + [""] * product.behind)
 
 
@@ -150,7 +162,10 @@ def checked_names(product: CsvFile, names: Sequence[str]) -> list[str]:
     names = [name.strip() or f"(column {number})" for number, name in enumerate(names, 1)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{product}, line 1: column {', '.join(map(repr, twice[:5]))} stands there more than once.")
+        raise InputError(
+            f"{product}, line 1: column {', '.join(map(repr, twice[:5]))} occurs more than once.",
+            key="csv.repeated_column",
+        )
     return names
 
 
@@ -208,7 +223,7 @@ def _check_behind(product: CsvFile, table: pa.Table, behind: list[str], first: i
         row = pc.index(pc.not_equal(pc.utf8_trim_whitespace(table[name]), ""), True).as_py()
         if row >= 0:
             wanted = "no value, as the header does not name it, is needed"
-            fail_at(product, first + row, name, repr(table[name][row].as_py()[:60]), wanted)
+            fail_at(product, first + row, name, repr(table[name][row].as_py()[:60]), wanted, key="csv.unnamed_value")
 
 
 def _parse_block(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:

@@ -71,13 +71,14 @@ def kind_of(start: bytes) -> str | None:
 OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
 NO_DATA = {
     re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
-        "it holds no footprints, but points at other files or servers, which are not opened from within a file. Give "
-        "the file that it points at."
+        "it holds no footprints, but points at other files or servers, which are not opened from "
+        "within a file. Give the file that it points at."
     ),
     re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
     re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
-        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON (overpass-turbo: Export; or "
-        "`osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with `(._;>;); out body;`."
+        "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON "
+        "(overpass-turbo: Export; or `osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with "
+        "`(._;>;); out body;`."
     ),
     re.compile(
         r'\A(?![\s\S]*"features"\s*:)\{\s*"(?:errors?|detail|message|status|statusCode|exceptions?)"\s*:|<Error>\s*<Code>'
@@ -131,7 +132,10 @@ def check_finished(path: Path) -> None:
         InputError: the name says that it is one.
     """
     if path.suffix.lower() in UNFINISHED and PurePosixPath(path.stem).suffix:
-        raise InputError(f"{path}: by its name, an unfinished download. Wait for its end, or download it again.")
+        raise InputError(
+            f"{path}: by its name, an unfinished download. Wait for its end, or download it again.",
+            key="file.unfinished",
+        )
 
 
 SPREADSHEET = "[Content_Types].xml"

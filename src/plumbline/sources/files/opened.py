@@ -105,9 +105,9 @@ def _read_start(path: Path) -> bytes:
         with path.open("rb", buffering=0) as stream:
             return stream.read(HEAD_BYTES) or b""
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable") from None
 
 
 def _read_table_start(path: Path) -> bytes:
@@ -126,7 +126,7 @@ def find_csv(file: AnyFile) -> CsvFile:
     file = as_file(file)
     path, start = file.path, file.start
     if not start:
-        raise InputError(f"{path}: the file is empty. Download it again, or write it anew.")
+        raise InputError(f"{path}: the file is empty. Download it again, or write it anew.", key="file.empty")
     if start.startswith(ZIP_STARTS):
         return CsvFile(path, _csv_member(file))
     if start.startswith(GZIP_START):
@@ -134,9 +134,11 @@ def find_csv(file: AnyFile) -> CsvFile:
         with packed.open() as stream:
             begins = stream.read(TAR_SIGN.stop)
         if begins.startswith((*ZIP_STARTS, GZIP_START)):
-            raise InputError(f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.")
+            raise InputError(
+                f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.", key="archive.packed_twice"
+            )
         if is_tar(begins):
-            raise InputError(f"{path}: a {TAR}. {UNPACK}.")
+            raise InputError(f"{path}: a {TAR}. {UNPACK}.", key="file.foreign")
         return packed
     check_zip(path, start)
     return CsvFile(path)
@@ -151,7 +153,8 @@ def check_zip(path: Path, start: bytes) -> None:
     if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
         advice = what_else(start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: named .zip, but its content is not a zip{f': {advice}' if advice else '. Download it again.'}"
+            f"{path}: named .zip, but its content is not a zip{f': {advice}' if advice else '. Download it again.'}",
+            key="archive.not_a_zip",
         )
 
 
@@ -195,16 +198,21 @@ def _list_members(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except (OSError, *FAULTS) as error:
         detail = "it is cut off" if "not a zip" in str(error) else str(error)
-        raise InputError(f"{path}: not readable as a zip ({detail}). Download it again.") from None
+        raise InputError(
+            f"{path}: not readable as a zip ({detail}). Download it again.", key="archive.unreadable"
+        ) from None
     for member in members:
         if not member.filename:
-            raise InputError(f"{path}: a member without a name in the zip. Download it again.")
+            raise InputError(
+                f"{path}: a member without a name in the zip. Download it again.", key="archive.nameless_member"
+            )
         if _points_outside(member.filename):
             raise InputError(
-                f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip that holds such names."
+                f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip with such names.",
+                key="archive.outside_path",
             )
     return [member for member in members if not (member.is_dir() or _is_hidden(member.filename))]
 
@@ -218,23 +226,28 @@ def _csv_member(file: OpenedFile) -> str:
         advice = " Unpack it and give each of them." if len(tables) > 1 else ""
         if not tables and (hint := describe_archive([member.filename for member in members])):
             advice = f" {hint}"
-        raise InputError(f"{path}: {content} in the zip, one is needed (it holds {names}).{advice}")
+        raise InputError(
+            f"{path}: {content} in the zip, one is needed (it holds {names}).{advice}", key="archive.csv_count"
+        )
     (table,) = tables
     if table.file_size == 0:
-        raise InputError(f"{path}: member {table.filename} is empty. Download the zip again.")
+        raise InputError(
+            f"{path}: member {table.filename} is empty. Download the zip again.", key="archive.empty_member"
+        )
     _check_member(path, table, MAX_RATIO, "the csv itself")
     return table.filename
 
 
 def _check_member(path: Path, member: zipfile.ZipInfo, max_ratio: int, instead: str) -> None:
     if member.flag_bits & 1:
-        raise InputError(f"{path}: member {member.filename} is encrypted. Decrypt it first.")
+        raise InputError(f"{path}: member {member.filename} is encrypted. Decrypt it first.", key="archive.encrypted")
     ratio = member.file_size / max(member.compress_size, 1)
     if member.file_size > MAX_MEMBER_BYTES or (member.file_size > RATIO_FREE_BYTES and ratio > max_ratio):
         raise InputError(
-            f"{path}: member {member.filename} unpacks to {member.file_size:,} bytes, {ratio:.0f} times its packed "
-            f"size (at most {MAX_MEMBER_BYTES:,} bytes and {max_ratio} times are read). If it is genuine, unpack it "
-            f"and give {instead}."
+            f"{path}: member {member.filename} unpacks to {member.file_size:,} bytes, {ratio:.0f} "
+            f"times its packed size (at most {MAX_MEMBER_BYTES:,} bytes and {max_ratio} times are "
+            f"read). If it is genuine, unpack it and give {instead}.",
+            key="archive.too_large",
         )
 
 

@@ -47,14 +47,16 @@ class Unpacked(io.RawIOBase):
             chunk = self._stream.read(len(buffer))
         except (OSError, *FAULTS) as error:
             raise InputError(
-                f"{self._name}: the {self._packing} is damaged or cut off ({error}). Download it again."
+                f"{self._name}: the {self._packing} is damaged or cut off ({error}). Download it again.",
+                key="archive.damaged",
             ) from None
         if self._left is not None:
             self._left -= len(chunk)
             if self._left < 0:
                 raise InputError(
-                    f"{self._name}: it unpacks to far more than its size. If it is genuine, unpack it and give the "
-                    "file in it."
+                    f"{self._name}: it unpacks to far more than its size. If it is genuine, "
+                    "unpack it and give the file in it.",
+                    key="archive.too_large",
                 )
         buffer[: len(chunk)] = chunk
         return len(chunk)
@@ -134,7 +136,9 @@ class CsvFile:
                     member = opened.enter_context(archive.open(self.member))
                     stream = io.BufferedReader(Unpacked(member, str(self), "zip"), BUFFER_BYTES)
             except (OSError, *FAULTS) as error:
-                raise InputError(f"{self}: cannot be opened ({error}). Download it again.") from None
+                raise InputError(
+                    f"{self}: cannot be opened ({error}). Download it again.", key="file.unreadable"
+                ) from None
             if self.encoding != "utf-8":
                 stream = io.BytesIO(self._recode(stream.read()))
             yield stream
@@ -144,7 +148,9 @@ class CsvFile:
         try:
             return content.decode(self.encoding).encode()
         except UnicodeError as error:
-            raise InputError(f"{self}: not text in {self.encoding} ({error}). Save it as UTF-8.") from None
+            raise InputError(
+                f"{self}: not text in {self.encoding} ({error}). Save it as UTF-8.", key="csv.wrong_encoding"
+            ) from None
 
 
 @dataclass(frozen=True)

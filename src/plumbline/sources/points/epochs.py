@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 
 Days = dict[str, np.datetime64]
@@ -57,7 +57,8 @@ def check_pattern(source: str, pattern: str) -> str:
         if datetime.strptime(PROBE_DAY.strftime(whole), whole).date() == PROBE_DAY.date():
             return whole
     raise InputError(
-        f"{source}: epochs: {pattern!r} does not say a day. Write how its columns are named, such as D%Y%m%d."
+        f"{source}: epochs: {pattern!r} does not define a day. Write how the columns are named, as D%Y%m%d.",
+        key="epochs.no_day_in_pattern",
     )
 
 
@@ -76,11 +77,16 @@ def find_days(source: str, header: list[str], pattern: str) -> Days:
         try:
             day = parse(name, pattern)
         except (ValueError, OverflowError):
-            raise InputError(f"{source}: {name} is named as an epoch, but no such day exists.") from None
+            raise InputError(
+                f"{source}: {name} is named as an epoch, but no such day exists.", key="epochs.impossible_day"
+            ) from None
         if day is None:
             continue
         if not FIRST_YEAR <= day.year <= LAST_YEAR:
-            raise InputError(f"{source}: column {name} is of the year {day.year}, {FIRST_YEAR} to {LAST_YEAR} can be.")
+            raise InputError(
+                f"{source}: column {name} is of the year {day.year}, {FIRST_YEAR} to {LAST_YEAR} can be.",
+                key="epochs.impossible_year",
+            )
         days[name] = np.datetime64(day, "D")
     return days
 
@@ -190,12 +196,13 @@ def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int
     """
     has_values = np.asarray((values > 0) | (not values.any()))
     if not has_values.all():
-        log.warning(
+        warn(
             "%s: no point has a value at %d of %d epochs (the first %s): they are left out",
             source,
             (~has_values).sum(),
             len(has_values),
             epochs[~has_values][0],
+            key="epochs.without_values",
         )
     return has_values
 
@@ -219,18 +226,20 @@ def find_epochs(source: str, header: list[str], patterns: Sequence[str], passed:
     shown = ", ".join(map(repr, unmatched[:3] or header[-3:])) or "none"
     if len(days) < MIN_EPOCHS:
         raise InputError(
-            f"{source}: {len(days)} epochs found, of columns named as {patterns[0]}; at least {MIN_EPOCHS} are needed. "
-            f"Not taken are: {shown}. Export the time series with the points, or state their names as epochs in "
-            f"ingest.products. {CUT}."
+            f"{source}: {len(days)} epochs found, of columns named as {patterns[0]}; at least "
+            f"{MIN_EPOCHS} are needed. Not taken are: {shown}. Export the time series with the "
+            f"points, or state their names as epochs in ingest.products. {CUT}.",
+            key="epochs.too_few",
         )
     if unmatched:
-        log.warning(
-            "%s: %d columns look like days, but are not named as %s and are left out: %s. Name them so, or "
-            "describe the file's columns in ingest.products.",
+        warn(
+            "%s: %d columns look like days, but are not named as %s and are left out: %s. Name "
+            "them so, or describe the file's columns in ingest.products.",
             source,
             len(unmatched),
             patterns[0],
             shown,
+            key="epochs.unmatched_columns",
         )
     return days
 

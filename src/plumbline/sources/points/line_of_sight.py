@@ -38,17 +38,18 @@ def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Pro
         return
     azimuth = np.degrees(np.arctan2(*level)) % 360
     view = f"it is seen from {azimuth:.0f} degrees (clockwise from north)"
-    origin = "its columns or its geometry say"
+    origin = "its columns or its geometry state"
     advice = "Correct them"
     if about.heading_deg is not None:
-        origin = f"heading_deg {about.heading_deg:g} in ingest.products says"
+        origin = f"heading_deg {about.heading_deg:g} in ingest.products states"
         likely = (about.heading_deg - TURN[about.look]) % 360
         advice = (
-            f"heading_deg is the direction of flight. If {about.heading_deg:g} is the direction in which the antenna "
-            f"looks, heading_deg is {likely:g}"
+            f"heading_deg is the direction of flight. If {about.heading_deg:g} is the direction in "
+            f"which the antenna looks, heading_deg is {likely:g}"
         )
     raise InputError(
-        f"{file}: {view}, as {origin}: no radar satellite looks north or south, all fly near the poles. {advice}."
+        f"{file}: {view}, as {origin}: no radar satellite looks north or south, all fly near the poles. {advice}.",
+        key="sight.not_east_or_west",
     )
 
 
@@ -74,9 +75,10 @@ def check_pass(track: str, file: object, about: params.Product) -> None:
     if about.heading_deg is None or named_pass is None or pass_of(about.heading_deg) == named_pass:
         return
     raise InputError(
-        f"{file}: the name of its track, {track!r}, says {named_pass}, and heading_deg {about.heading_deg:g} in "
-        f"ingest.products is {pass_of(about.heading_deg)}. Are two files exchanged? Correct heading_deg; where it is "
-        "right, state another name by track."
+        f"{file}: the name of its track, {track!r}, means {named_pass}, but heading_deg "
+        f"{about.heading_deg:g} in ingest.products is {pass_of(about.heading_deg)}. Are two files "
+        "exchanged? Correct heading_deg; where it is right, state another name by track.",
+        key="sight.other_pass",
     )
 
 
@@ -107,7 +109,9 @@ def check_one_side(
         if cosine.min() < np.cos(np.radians(MAX_SIGHT_TURN_DEG)):
             opposite = directions[int(np.argmin(cosine))]
             raise InputError(
-                f"{file}: points seen from two sides: los_east, los_north {first[0]:.2f}, {first[1]:.2f} and "
-                f"{opposite[0]:.2f}, {opposite[1]:.2f}. Each track (ascending, descending) needs a file of its own."
+                f"{file}: points seen from two sides: los_east, los_north {first[0]:.2f}, "
+                f"{first[1]:.2f} and {opposite[0]:.2f}, {opposite[1]:.2f}. Each track (ascending, "
+                "descending) needs a file of its own.",
+                key="sight.two_sides",
             )
     return first

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 
 MIN_TYPICAL_MM, MAX_TYPICAL_MM = 0.02, 500.0
 """Bounds of the median displacement of a city: noise alone and years of subsidence give some
@@ -55,7 +55,13 @@ def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: bool) -> None:
         if can_be_stated
         else "Its format is in mm, and nothing else can be stated of it: convert the file, or download it again."
     )
-    log.warning("%s: half of its displacements are %s. Are they in another unit than is taken? %s", path, size, advice)
+    warn(
+        "%s: half of its displacements are %s. Are they in another unit than is taken? %s",
+        path,
+        size,
+        advice,
+        key="points.unlikely_unit",
+    )
 
 
 MAX_STEP_M = 2.0
@@ -95,14 +101,15 @@ def warn_of_rounding(source: object, x: NDArray[np.float64], y: NDArray[np.float
         if name == "longitudes":
             metres *= float(np.cos(np.radians(np.median(y))))
         if metres > MAX_STEP_M:
-            log.warning(
-                "%s: its %s are rounded to %g %s, so points lie up to %.1f m beside where they belong, perhaps on "
+            warn(
+                "%s: its %s are rounded to %g %s, so points are up to %.1f m off, perhaps on "
                 "another building. Get the file with more decimals.",
                 source,
                 name,
                 step,
                 "degrees" if degrees else "m",
                 metres / 2,
+                key="points.rounded_places",
             )
 
 
@@ -223,15 +230,16 @@ class Missing:
         for code, count in self._codes.items():
             if count:
                 why = "more often than by chance" if code == 0 else "far off what else is there"
-                log.warning(
-                    "%s: %d of %d displacements are exactly %.7g, %s: taken as missing. State missing: [%.7g] in "
-                    "ingest.products, or missing: [] where they are real.",
+                warn(
+                    "%s: %d of %d displacements are exactly %.7g, %s: taken as missing. State "
+                    "missing: [%.7g] in ingest.products, or missing: [] where they are real.",
                     self._source,
                     count,
                     self._cells,
                     code,
                     why,
                     code,
+                    key="points.unstated_code",
                 )
         self._codes, self._cells = dict.fromkeys(self._codes, 0), 0
 

@@ -66,10 +66,16 @@ def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
     names = [track.name for track in tracks]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"{path}: two products are named {twice[0]}. Give each product once, under a name of its own.")
+        raise InputError(
+            f"{path}: two products are named {twice[0]}. Give each product once, under a name of its own.",
+            key="points_table.repeated_track",
+        )
     crss = sorted({track.crs for track in tracks})
     if len(crss) != 1:
-        raise InputError(f"{path}: one CRS is needed for all tracks, {', '.join(crss) or 'no track'} found.")
+        raise InputError(
+            f"{path}: one CRS is needed for all tracks, {', '.join(crss) or 'no track'} found.",
+            key="points_table.several_crss",
+        )
     about = {
         "version": VERSION,
         "crs": crss[0],
@@ -92,17 +98,23 @@ def read_points_table(path: Path) -> list[Track]:
         table = pq.read_table(path, page_checksum_verification=True)
         about = json.loads((table.schema.metadata or {})[METADATA_KEY])
         if about["version"] != VERSION:
-            raise InputError(f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.")
+            raise InputError(
+                f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.",
+                key="points_table.other_version",
+            )
         table = table.select(list(COLUMNS)).cast(pa.schema(list(COLUMNS.items())))
         return [
             _from_table(table.filter(pc.equal(table["track"], entry["name"])), entry, about["crs"])
             for entry in about["tracks"]
         ]
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except (OSError, ValueError, LookupError, TypeError, pa.ArrowException) as error:
         detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"{path}: not a points table ({detail}). Make it again with `plumbline ingest`.") from None
+        raise InputError(
+            f"{path}: not a points table ({detail}). Make it again with `plumbline ingest`.",
+            key="points_table.unreadable",
+        ) from None
 
 
 def _to_table(track: Track, code: int, names: list[str], schema: pa.Schema) -> pa.Table:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from plumbline import params
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.formats.egms_parquet import is_parquet, is_point_table
@@ -135,26 +135,34 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
         log.info("%s: heights raised by %g m, as ingest.products says", path, about.raised_m)
     repeated = track.dropped.get("duplicate_id", 0)
     if repeated:
-        log.warning(
+        warn(
             "%s: %d of %d points repeat the identifier and the place of one before them and are left out.",
             path,
             repeated,
             repeated + len(track),
+            key="points.repeated",
         )
     if repeats(identity(track.point_id)).any():
-        log.warning(NUMBERED_ANEW, path)
+        warn(NUMBERED_ANEW, path, key="points.renumbered")
         track = replace(track, point_id=numbered(1, len(track)))
     for reason, missing_value, advice in LEFT_OUT:
         if reason in track.dropped and not len(track):
-            raise InputError(f"{path}: none of its points has {missing_value}. {advice}")
+            raise InputError(f"{path}: none of its points has {missing_value}. {advice}", key="points.all_left_out")
         if reason in track.dropped:
-            log.warning("%s: %d points have no %s and are left out.", path, track.dropped[reason], missing_value[2:])
+            warn(
+                "%s: %d points have no %s and are left out.",
+                path,
+                track.dropped[reason],
+                missing_value[2:],
+                key="points.left_out",
+            )
     has_heights = not source.columns.get("height", "none").startswith("none")
     if len(track) >= MIN_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
-        log.warning(
+        warn(
             "%s: all of its points have the height %g m. Tilts need differences of height: is it the right column?",
             path,
             track.height[0],
+            key="heights.flat",
         )
     warn_of_unit(path, sizes_of(track.displacement, SAMPLED_POINTS), can_state_units(file))
     return track

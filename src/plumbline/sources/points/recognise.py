@@ -113,33 +113,42 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
     wanted = wanted or about.format or ("columns" if about.columns else None)
     if about.profiles is not None or wanted == "profiles":
         raise InputError(
-            f"{path}: described as profile rows, which are no points. Give them a city folder of their own for "
-            "`plumbline ingest`; see docs/formats.md."
+            f"{path}: described as profile rows, which are no points. Give them a city folder of "
+            "their own for `plumbline ingest`; see docs/formats.md.",
+            key="products.profiles",
         )
     if wanted is not None and wanted not in FORMATS:
-        raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.")
+        raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.", key="products.unknown_format")
     if opened.is_hdf5:
         if wanted not in (None, *HDF5_FORMATS):
             raise InputError(
                 f"{path}: an HDF5 file, which format {wanted} is not. Leave the format out, or: "
-                f"{', '.join(HDF5_FORMATS)}."
+                f"{', '.join(HDF5_FORMATS)}.",
+                key="products.other_format",
             )
         actual = hdf5_format(opened)
         if actual is None:
             nothing = f"an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. {KNOWN}."
-            raise InputError(f"{path}: {describe_hdf5(opened) or nothing}")
+            raise InputError(f"{path}: {describe_hdf5(opened) or nothing}", key="hdf5.no_series")
         if wanted not in (None, actual):
-            raise InputError(f"{path}: not of format {wanted}. It looks like format {actual}.")
+            raise InputError(
+                f"{path}: not of format {wanted}. It looks like format {actual}.", key="products.other_format"
+            )
         return _check_settings(ProductFile(opened, about, "hdf5", actual, None, ()))
     if is_parquet(opened.start):
         names = read_names(opened)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
             raise InputError(
-                f"{path}: a Parquet file with the columns {', '.join(names[:12])[:300]}. Only EGMS products are read "
-                "from Parquet: write the table as csv, and describe its columns in ingest.products (docs/formats.md)."
+                f"{path}: a Parquet file with the columns {', '.join(names[:12])[:300]}. Only "
+                "EGMS products are read from Parquet: write the table as csv, and describe its "
+                "columns in ingest.products (docs/formats.md).",
+                key="parquet.other_table",
             )
         if wanted not in (None, *PARQUET_FORMATS):
-            raise InputError(f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.")
+            raise InputError(
+                f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.",
+                key="products.other_format",
+            )
         table = ParquetTable(path)
         name = _recognise_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
         return _check_settings(ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names))))
@@ -147,9 +156,11 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
     if opened.start.lstrip().startswith(TEXT_STARTS) and (
         advice := what_else(opened.start.decode("utf-8-sig", "replace"))
     ):
-        raise InputError(f"{path}: {advice}")
+        raise InputError(f"{path}: {advice}", key="file.foreign")
     if (foreign := describe_foreign(opened.start)) is not None:
-        raise InputError(f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.")
+        raise InputError(
+            f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.", key="file.foreign"
+        )
     product: CsvFile | None = find_point_layer(opened)
     line = None
     if product is not None:
@@ -157,7 +168,7 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
     if product is None:
         product, line = dialect(find_csv(opened), about)
     if wanted in HDF5_FORMATS:
-        raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.")
+        raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.", key="products.other_format")
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
         product_file = _check_settings(ProductFile(opened, about, kind, wanted, product, ()))
@@ -184,24 +195,32 @@ def _recognise_header(product: CsvFile, header: list[str], wanted: str | None, u
             tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
             if len(header) == 1 and len(header[0].split()) > 2:
                 raise InputError(
-                    f"{product}: unknown format: blanks seem to stand between its cells. Write commas in their place "
-                    f"(`tr -s ' ' , < IN > OUT.csv`), with a first line that names the columns. {KNOWN}."
+                    f"{product}: unknown format: blanks seem to stand between its cells. Write "
+                    "commas in their place (`tr -s ' ' , < IN > OUT.csv`), with a first line that "
+                    f"names the columns. {KNOWN}.",
+                    key="csv.blank_separator",
                 )
             if (long := is_long_table(header)) is not None:
                 raise InputError(
-                    f"{product}: a long table, with a row for each date ({long[0]}) and its displacement ({long[1]}). "
-                    "A row for each point, with a column for each date, is needed: docs/formats.md has the lines that "
-                    "turn one into the other."
+                    f"{product}: a long table, with a row for each date ({long[0]}) and its "
+                    f"displacement ({long[1]}). A row for each point, with a column for each "
+                    "date, is needed: docs/formats.md has the lines that turn one into the other.",
+                    key="points.long_table",
                 )
             raise InputError(
-                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read once its columns are "
-                "described, in a file that --params names (`plumbline inspect` shows how it is understood):\n"
-                f"{suggest_description(product.path.name, header, crs)}"
+                f"{product}: unknown format, {begins}. {KNOWN}.{tried} Any other table is read "
+                "once its columns are described, in a file that --params names (`plumbline "
+                "inspect` shows how it is understood):\n"
+                f"{suggest_description(product.path.name, header, crs)}",
+                key="points.unknown_format",
             )
         return fits[0]
     if wanted not in fits or (wanted == "egms" and fits[0] == "egms-l3"):
         likely = f" It looks like format {fits[0]}." if fits else ""
-        raise InputError(f"{product}: not of format {wanted} ({FORMATS[wanted].called}), {begins}.{likely}")
+        raise InputError(
+            f"{product}: not of format {wanted} ({FORMATS[wanted].called}), {begins}.{likely}",
+            key="products.other_format",
+        )
     return wanted
 
 
@@ -214,7 +233,9 @@ def _check_settings(file: ProductFile) -> ProductFile:
     if unused:
         kind = f"format {file.format}" if is_text else f"format {file.format} in a {file.path.suffix} file"
         raise InputError(
-            f"{file.path}: the params state {', '.join(sorted(unused))} for it (ingest.products), which {kind} "
-            "does not use. Remove it there, or let a pattern before it fit this file."
+            f"{file.path}: the params state {', '.join(sorted(unused))} for it (ingest.products), "
+            f"which {kind} does not use. Remove it there, or let a pattern before it fit this "
+            "file.",
+            key="products.unused_setting",
         )
     return file

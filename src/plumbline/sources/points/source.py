@@ -106,7 +106,7 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
         series.add(block.displacement)
         blocks.append(replace(block, displacement=np.zeros((len(block), 0), np.float32)))
     if not blocks:
-        raise InputError(f"{source.name}: it holds no points. Download it again, or leave it out.")
+        raise InputError(f"{source.name}: it holds no points. Download it again, or leave it out.", key="points.none")
     return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
@@ -222,8 +222,8 @@ QUESTIONS = {
     "incidence_deg": (
         "from where the satellite looked",
         "30.0",
-        "incidence_deg is the angle from the vertical and heading_deg the direction of flight, clockwise from north, "
-        "in degrees",
+        "incidence_deg is the angle from the vertical and heading_deg the direction of flight, "
+        "clockwise from north, in degrees",
     ),
     "heading_deg": ("", "350.0", ""),
     "crs": ("which CRS its coordinates are in", "EPSG:NUMBER", "crs is that of its coordinates"),
@@ -261,9 +261,10 @@ def unstated_error(product: CsvFile, keys: Iterable[str]) -> InputError:
     stated = ", ".join(f"{key}: {example}" for key, (_, example, _) in zip(keys, questions, strict=True))
     meant = "; ".join(meaning for _, _, meaning in questions if meaning)
     return InputError(
-        f"{product}: the file does not say {listed}. Write these lines into {params.PARAMS_FILE}. Put in your values: "
-        f"{meant}.\n"
+        f"{product}: the file does not state {listed}. Write these lines into "
+        f"{params.PARAMS_FILE}. Put in your values: {meant}.\n"
         "ingest:\n"
         "  products:\n"
-        f"    {product.path.name!r}: {{{stated}}}  # yours"
+        f"    {product.path.name!r}: {{{stated}}}  # yours",
+        key="products.unstated",
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -68,12 +67,16 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
     missing = [column for column in layout.types if column not in header]
     if missing:
         shown = ", ".join(header)[:600]
-        raise InputError(f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.")
+        raise InputError(
+            f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.", key="csv.missing_column"
+        )
     epochs = np.unique(np.array(list(layout.days.values()), "datetime64[D]"))
     if len(epochs) < MIN_EPOCHS:
-        raise InputError(f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.")
+        raise InputError(
+            f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.", key="epochs.too_few"
+        )
     codes = Missing(source, layout.missing)
-    reader = _TableReader(product, header, layout, codes, partial(fail_at, product))
+    reader = _TableReader(product, header, layout, codes)
     plane = projection(
         source, layout.crs, crs, lambda: None if layout.is_true_to_ground else reader.extent(whole=crs is None)
     )
@@ -89,9 +92,11 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
             empty = False
             if not number and not layout.cells:
                 warn_of_rounding(source, *reader.positions(rows, table), is_globe(source, layout.crs))
-            yield reader.track(name, plane, epochs, days, rows, table)
+            yield reader.track(rows, table, name=name, plane=plane, epochs=epochs, days=days)
         if empty:
-            raise InputError(f"{source}: it has a header, but no points. Download it again, or leave it out.")
+            raise InputError(
+                f"{source}: it has a header, but no points. Download it again, or leave it out.", key="points.none"
+            )
         codes.warn_of_codes()
 
     opened = PointSource(name, plane.crs, epochs, blocks, (), layout.origins, describe_displacements(layout.to_mm))
@@ -104,8 +109,10 @@ class _TableReader:
     header: list[str]
     layout: TableLayout
     missing: Missing
-    fail_row: Callable[[int, str, object, str], NoReturn]
-    """Function that refuses a row, from 0."""
+
+    def refuse(self, row: np.intp, column: str, cell: str, wanted: str, *, key: str) -> NoReturn:
+        """Refuse a row, from 0; as `fail_at`."""
+        fail_at(self.product, int(row), column, cell, wanted, key=key)
 
     def read(self, types: Mapping[str, pa.DataType]) -> Iterator[tuple[Rows, pa.Table]]:
         """Yield blocks of points, and their rows (N,) in the table."""
@@ -143,7 +150,14 @@ class _TableReader:
         return self.numbers(rows, table, layout.x, LONGITUDES), y
 
     def track(
-        self, name: str, plane: Projection, epochs: NDArray[np.datetime64], days: list[str], rows: Rows, table: pa.Table
+        self,
+        rows: Rows,
+        table: pa.Table,
+        *,
+        name: str,
+        plane: Projection,
+        epochs: NDArray[np.datetime64],
+        days: list[str],
     ) -> Track:
         layout = self.layout
         has_sight, count = self.has_sight(table), len(table)
@@ -151,7 +165,13 @@ class _TableReader:
         easting, northing = plane(*self.positions(rows, table))
         if not (np.isfinite(easting) & np.isfinite(northing)).all():
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
-            self.fail_row(int(rows[row]), f"{layout.x}, {layout.y}", "a place", f"one within {plane.crs} is needed")
+            self.refuse(
+                rows[row],
+                f"{layout.x}, {layout.y}",
+                "a place",
+                f"one within {plane.crs} is needed",
+                key="points.outside_crs",
+            )
         coherence, rmse, height = layout.coherence, layout.rmse, layout.height
         to_mm = layout.rmse_to_mm
         rmses = (0.0, MAX_RMSE_MM / to_mm)
@@ -186,9 +206,15 @@ class _TableReader:
         if not is_within.all():
             row = int(np.argmin(is_within))
             if not hint and column in self.layout.sight and not np.isnan(values[row]):
-                self.fail_row(int(rows[row]), column, *describe_outside(values[row], bounds))
+                self.refuse(rows[row], column, *describe_outside(values[row], bounds), key="points.out_of_range")
             cell = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
-            self.fail_row(int(rows[row]), column, cell, f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}")
+            self.refuse(
+                rows[row],
+                column,
+                cell,
+                f"a number from {bounds[0]:g} to {bounds[1]:g} is needed{hint}",
+                key="points.out_of_range",
+            )
         return values
 
     def numbers_or_nan(self, rows: Rows, table: pa.Table, column: str, bounds: Range) -> Floats:
@@ -198,7 +224,7 @@ class _TableReader:
         is_outside = (values < bounds[0]) | (values > bounds[1])
         if is_outside.any():
             row = int(np.argmax(is_outside))
-            self.fail_row(int(rows[row]), column, *describe_outside(values[row], bounds))
+            self.refuse(rows[row], column, *describe_outside(values[row], bounds), key="points.out_of_range")
         return values
 
     def identifiers(self, rows: Rows, table: pa.Table) -> NDArray[np.object_]:
@@ -224,11 +250,11 @@ class _TableReader:
         if is_bad.any():
             row = int(np.argmax(is_bad))
             actual = f"a vector of length {length[row]:.3f}"
-            self.fail_row(int(rows[row]), ", ".join(columns), actual, "a unit vector is needed")
+            self.refuse(rows[row], ", ".join(columns), actual, "a unit vector is needed", key="sight.not_a_unit_vector")
         if (vector[:, 2] <= 0).any():
             row = int(np.argmax(vector[:, 2] <= 0))
             cell = f"{vector[row, 2]:g}"
-            self.fail_row(int(rows[row]), columns[2], cell, "a vector from ground to satellite points up")
+            self.refuse(rows[row], columns[2], cell, "a vector from ground to satellite points up", key="sight.not_up")
         return vector
 
     def angles(self, rows: Rows, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:
@@ -240,7 +266,7 @@ class _TableReader:
             hint = " (in degrees; for radians state units: {angle: rad})"
             if bounds == HEADINGS:  # no satellite's flight is so near north; of incidences, the bounds say it
                 wanted = f"a direction of flight is needed{hint}"
-                self.fail_row(int(rows[0]), angle, f"{values[0]:.10g}", wanted)
+                self.refuse(rows[0], angle, f"{values[0]:.10g}", wanted, key="sight.radians")
         low, high = (bound / to_degrees for bound in bounds)
         return self.numbers(rows, table, angle, (low, high), hint) * to_degrees
 
@@ -258,5 +284,7 @@ class _TableReader:
         if max(most, -least) > MAX_DISPLACEMENT_MM:
             row, index = (int(at) for at in np.argwhere(np.abs(values) > MAX_DISPLACEMENT_MM)[0])
             wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
-            self.fail_row(int(rows[row]), days[index], f"{values[row, index]:g} mm", wanted)
+            self.refuse(
+                rows[row], days[index], f"{values[row, index]:g} mm", wanted, key="points.impossible_displacement"
+            )
         return values

@@ -24,8 +24,10 @@ def described_units(product: CsvFile, about: params.Product) -> tuple[params.Uni
     """
     if about.units is None or about.epochs is None:
         raise InputError(
-            f"{product}: to be read as a table of columns, it needs a description of them. Write ingest.products, with "
-            f"columns, units, positive and epochs (docs/formats.md), into {params.PARAMS_FILE}."
+            f"{product}: to be read as a table of columns, it needs a description of them. Write "
+            "ingest.products, with columns, units, positive and epochs (docs/formats.md), into "
+            f"{params.PARAMS_FILE}.",
+            key="products.not_described",
         )
     return about.units, about.epochs
 
@@ -44,7 +46,10 @@ def described_layout(product: CsvFile, header: list[str], about: params.Product)
     crs_of_file = about.crs or layer_crs or GLOBE
     if is_globe(str(product), crs_of_file) != globe:
         wanted = "latitude and longitude" if globe else "easting and northing"
-        raise InputError(f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.")
+        raise InputError(
+            f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.",
+            key="products.other_crs_kind",
+        )
     used_columns = set(column_of.values())
     if isinstance(product, PointLayer) and used_columns.intersection(product.places):
         check_stated_crs(product, crs_of_file)
@@ -76,7 +81,7 @@ def _described_sight(about: params.Product) -> tuple[str, str, str] | Angles:
         return column_of["los_east"], column_of["los_north"], column_of["los_up"]
     incidence, heading = column_of.get("incidence", about.incidence_deg), column_of.get("heading", about.heading_deg)
     if incidence is None or heading is None:
-        raise InputError("ingest.products: an incidence and a heading are needed.")
+        raise InputError("ingest.products: an incidence and a heading are needed.", key="products.unstated")
     to_degrees = float(np.degrees(1)) if about.units is not None and about.units.angle == "rad" else 1.0
     return Angles(incidence, heading, about.look, to_degrees)
 

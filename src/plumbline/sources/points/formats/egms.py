@@ -62,9 +62,11 @@ def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> t
     height = next((name for name in HEIGHTS if name in header), None)
     if height is None:
         raise InputError(
-            f"{product}: it has no heights: column {HEIGHTS[0]} (of older releases {HEIGHTS[1]}) is missing. Tilts are "
-            "told apart by heights: download the product again, with all of its columns; or describe its columns in "
-            "ingest.products without height (docs/formats.md), and all points count as of one height."
+            f"{product}: it has no heights: column {HEIGHTS[0]} (of older releases {HEIGHTS[1]}) "
+            "is missing. Tilts are found by heights: download the product again, with all of its "
+            "columns; or describe its columns in ingest.products without height "
+            "(docs/formats.md), and all points count as of one height.",
+            key="egms.no_heights",
         )
     component, notes = _find_component(product, about) if is_ortho(header) else (None, ())
     layout = TableLayout(
@@ -98,11 +100,14 @@ def _find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple
     names = [product.path.stem, *([PurePosixPath(product.member).stem] if product.member else [])]
     components = {LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS}
     if len(components) != 1:
-        letters = "both E and U stand" if components else "neither E nor U stands"
+        letters = "both E and U occur" if components else "neither E nor U occurs"
         raise InputError(
-            f"{product}: an EGMS L3 product, whose columns do not say whether it is up or east, and {letters} in its "
-            f"name. Write these lines into {params.PARAMS_FILE}:\n"
-            f"ingest:\n  products:\n    {product.path.name!r}: {{component: up}}  # or east"
+            f"{product}: an EGMS L3 product, whose columns do not show whether it is up or east, "
+            f"and {letters} in its name. Write these lines into {params.PARAMS_FILE}:\n"
+            "ingest:\n"
+            "  products:\n"
+            f"    {product.path.name!r}: {{component: up}}  # or east",
+            key="egms.unknown_component",
         )
     (component,) = components
     return component, (CELLS, f"by its name, the motion is {component}")

@@ -52,7 +52,9 @@ class ParquetTable(ColumnFile):
                     )
                     first += batch.num_rows
         except FAULTS as error:
-            raise InputError(f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.") from None
+            raise InputError(
+                f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.", key="parquet.damaged"
+            ) from None
 
 
 def is_parquet(start: bytes) -> bool:
@@ -83,7 +85,9 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path, pre_buffer=False)  # which would keep all groups until the last is read
     except FAULTS as error:
-        raise InputError(f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.") from None
+        raise InputError(
+            f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.", key="parquet.unreadable"
+        ) from None
 
 
 def _cast_batch(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table:
@@ -96,12 +100,17 @@ def _cast_batch(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[st
             (pa.types.is_string(kind) or pa.types.is_large_string(kind)) if is_text else pa.types.is_floating(kind)
         )
         if not fits:
-            raise InputError(f"{path}, column {name}: {kind} found, {'text is' if is_text else 'numbers are'} needed.")
+            raise InputError(
+                f"{path}, column {name}: {kind} found, {'text is' if is_text else 'numbers are'} needed.",
+                key="parquet.column_type",
+            )
         try:
             values = values.cast(wanted, safe=False)
             arrays.append(values.fill_null("") if is_text else values)
         except FAULTS as error:
-            raise InputError(f"{path}, row {first + 1} and on, column {name}: {_first_line(error)}.") from None
+            raise InputError(
+                f"{path}, row {first + 1} and on, column {name}: {_first_line(error)}.", key="parquet.not_of_type"
+            ) from None
     return pa.table(dict(zip(types, arrays, strict=True)))
 
 

@@ -101,10 +101,12 @@ def _as_input_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except FAULTS as error:
         detail = (str(error).splitlines() or [type(error).__name__])[0][:200]
-        raise InputError(f"{path}: not readable as HDF5 ({detail}). Make or download it again.") from None
+        raise InputError(
+            f"{path}: not readable as HDF5 ({detail}). Make or download it again.", key="hdf5.unreadable"
+        ) from None
 
 
 def attributes(file: h5py.File) -> dict[str, str]:
@@ -137,28 +139,37 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
         InputError: there is none, it is in another file, is of another type, or of a suspect size.
     """
     if not has_array(file, name):
-        raise InputError(f"{path}: no array /{name} in it; it holds {', '.join(list(file.keys())[:12]) or 'nothing'}.")
+        raise InputError(
+            f"{path}: no array /{name} in it; it holds {', '.join(list(file.keys())[:12]) or 'nothing'}.",
+            key="hdf5.missing_array",
+        )
     *_, (group, last) = _walk_to(file, name)
     if not isinstance(group.get(last, getlink=True), h5py.HardLink):
         raise InputError(
-            f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in (h5repack)."
+            f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in (h5repack).",
+            key="hdf5.link",
         )
     values = group[last]
     if not isinstance(values, h5py.Dataset):
-        raise InputError(f"{path}, /{name}: a group found, an array is needed.")
+        raise InputError(f"{path}, /{name}: a group found, an array is needed.", key="hdf5.group")
     if values.is_virtual or values.external:
-        raise InputError(f"{path}, /{name}: its numbers lie in another file. Copy them in (h5repack).")
+        raise InputError(
+            f"{path}, /{name}: its numbers are in another file. Copy them in (h5repack).", key="hdf5.external_values"
+        )
     if values.dtype.kind not in kinds or values.ndim != dimensions:
         raise InputError(
             f"{path}, /{name}: {values.ndim} dimensions of {values.dtype} found, {dimensions} of "
-            f"{'text' if kinds == 'S' else 'numbers'} are needed."
+            f"{'text' if kinds == 'S' else 'numbers'} are needed.",
+            key="hdf5.array_type",
         )
     size, stored = values.size * values.dtype.itemsize, values.id.get_storage_size()
     chunk = int(np.prod(values.chunks, dtype=np.int64)) * values.dtype.itemsize if values.chunks else 0
     if chunk > MAX_CHUNK_BYTES or (size > RATIO_FREE_BYTES and size > MAX_RATIO * stored):
         raise InputError(
-            f"{path}, /{name}: {size:,} bytes unpacked, {stored:,} stored, in chunks of {chunk:,}: at most {MAX_RATIO} "
-            f"times and chunks of {MAX_CHUNK_BYTES:,} are read. If it is genuine, write it without compression."
+            f"{path}, /{name}: {size:,} bytes unpacked, {stored:,} stored, in chunks of "
+            f"{chunk:,}: at most {MAX_RATIO} times and chunks of {MAX_CHUNK_BYTES:,} are read. If "
+            "it is genuine, write it without compression.",
+            key="hdf5.too_large",
         )
     return values
 
@@ -174,7 +185,10 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
     except (KeyError, ValueError):
         value = float("nan")
     if not np.isfinite(value):
-        raise InputError(f"{path}, attribute {name}: {attrs.get(name, 'none')[:60]!r} found, a number is needed.")
+        raise InputError(
+            f"{path}, attribute {name}: {attrs.get(name, 'none')[:60]!r} found, a number is needed.",
+            key="hdf5.not_a_number",
+        )
     return value
 
 

@@ -220,7 +220,9 @@ def _find_coordinates(product: CsvFile, header: list[str]) -> tuple[str, str, st
             return x, y, crs
     raise InputError(
         f"{product}: no columns of places: lon and lat, or x and y are needed. The header has "
-        f"{', '.join(header)[:300]}. Export the table with coordinates, or its layer of points as GeoPackage."
+        f"{', '.join(header)[:300]}. Export the table with coordinates, or its layer of points as "
+        "GeoPackage.",
+        key="points.no_place",
     )
 
 
@@ -250,8 +252,9 @@ def stamps_layout(product: CsvFile, header: list[str], about: params.Product) ->
     columns = _order_columns(header)
     if columns is None:
         raise InputError(
-            f"{product}, line 1: not a StaMPS export, whose columns are numbered (export_res_ 1, export_res_ 2, …); "
-            f"the header has {', '.join(header)[:300]}."
+            f"{product}, line 1: not a StaMPS export, whose columns are numbered (export_res_ 1, "
+            f"export_res_ 2, …); the header has {', '.join(header)[:300]}.",
+            key="stamps.not_numbered",
         )
     layout = TableLayout(
         days=_read_days(product, header, columns),
@@ -281,7 +284,9 @@ def _read_days(product: CsvFile, header: list[str], columns: list[str]) -> dict[
     rows = stream_columns(product, header, dict.fromkeys(columns, pa.float64()))
     _, table = next(rows, (0, None))
     if table is None:
-        raise InputError(f"{product}: it has a header, but no points. Download it again, or leave it out.")
+        raise InputError(
+            f"{product}: it has a header, but no points. Download it again, or leave it out.", key="points.none"
+        )
     cells = [table[name][0].as_py() for name in columns]
     meta = [None if cell is None or math.isnan(cell) else cell for cell in cells]
     if meta[N_FIXED - 1] is not None:
@@ -291,6 +296,7 @@ def _read_days(product: CsvFile, header: list[str], columns: list[str]) -> dict[
             columns[N_FIXED - 1],
             f"{meta[N_FIXED - 1]:.10g}",
             "the first row must be StaMPS's metadata: NaN",
+            key="stamps.no_metadata",
         )
     days: dict[str, np.datetime64] = {}
     for name, number in zip(columns[N_FIXED:], meta[N_FIXED:], strict=True):
@@ -299,7 +305,12 @@ def _read_days(product: CsvFile, header: list[str], columns: list[str]) -> dict[
         if not first <= ordinal <= last or ordinal != int(ordinal):
             cell = "no value" if number is None else f"{number:.10g}"
             fail_at(
-                product, 0, name, cell, f"a day number of MATLAB of the years {FIRST_YEAR} to {LAST_YEAR} is needed"
+                product,
+                0,
+                name,
+                cell,
+                f"a day number of MATLAB of the years {FIRST_YEAR} to {LAST_YEAR} is needed",
+                key="stamps.not_a_day",
             )
         days[name] = np.datetime64(date.fromordinal(int(ordinal)), "D")
     return days

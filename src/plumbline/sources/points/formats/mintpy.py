@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline import params
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, Projection, projection
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
@@ -122,11 +122,19 @@ def stack_source(
                 values = average_same_days(values, stack.days, axis=0)
                 pixels = geometry.read((rows, slice(0, series.shape[2])))
                 series_PT = values.reshape(len(epochs), -1).T
-                track = _make_track(f"{path}, /{stack.array}", geometry.source, name, plane, epochs, pixels, series_PT)
+                track = _make_track(
+                    pixels,
+                    series_PT,
+                    source=f"{path}, /{stack.array}",
+                    geometry_source=geometry.source,
+                    name=name,
+                    plane=plane,
+                    epochs=epochs,
+                )
                 empty &= not len(track)
                 yield track
         if empty:
-            raise InputError(f"{path}: no pixel of it has data. Leave it out.")
+            raise InputError(f"{path}: no pixel of it has data. Leave it out.", key="stack.no_data")
         missing.warn_of_codes()
 
     notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
@@ -135,7 +143,7 @@ def stack_source(
         PointSource(name, plane.crs, epochs, blocks, (), origins, describe_displacements(stack.to_mm)), path, notes
     )
     for warning in geometry.warnings:
-        log.warning("%s: %s.", path, warning)
+        warn("%s: %s.", path, warning, key="geometry.azimuth_of_gamma")
     return replace(source, notes=(*source.notes, *geometry.warnings))
 
 
@@ -154,8 +162,9 @@ def _read_unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> s
     unit = attrs.get("UNIT", "m").strip().lower()
     if unit not in TO_MM and about.units is None:
         raise InputError(
-            f"{path}: its attribute UNIT is {unit[:20]!r}; m, cm or mm is needed. Convert it, or state what the "
-            "displacements are in: units: {displacement: m} in ingest.products."
+            f"{path}: its attribute UNIT is {unit[:20]!r}; m, cm or mm is needed. Convert it, or "
+            "state what the displacements are in: units: {displacement: m} in ingest.products.",
+            key="stack.unknown_unit",
         )
     return unit
 
@@ -172,22 +181,31 @@ def _read_epochs(
     """
     count = len(series)
     if not series.size:
-        raise InputError(f"{path}, {series.name}: no pixel in it ({' x '.join(map(str, series.shape))}). Leave it out.")
+        raise InputError(
+            f"{path}, {series.name}: no pixel in it ({' x '.join(map(str, series.shape))}). Leave it out.",
+            key="stack.no_pixel",
+        )
     stored = array(path, file, name, dimensions=1, kinds="S" if name == "date" else "iuS")[:]
     labels = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in stored.tolist()]
     texts = [text.partition("T")[0] for text in labels]  # some have the time behind
     if len(texts) != count:
-        raise InputError(f"{path}, /{name}: {len(texts)} days found, but {count} epochs.")
+        raise InputError(f"{path}, /{name}: {len(texts)} days found, but {count} epochs.", key="stack.day_count")
     day_of = find_days(f"{path}, /{name}", texts, "%Y%m%d")
     for index, text in enumerate(texts):
         if text not in day_of:
-            raise InputError(f"{path}, /{name}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.")
+            raise InputError(
+                f"{path}, /{name}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.",
+                key="stack.not_a_day",
+            )
         if labels[index] in labels[:index]:
-            raise InputError(f"{path}, /{name}: {labels[index]} stands there more than once.")
+            raise InputError(f"{path}, /{name}: {labels[index]} occurs more than once.", key="stack.repeated_day")
     days = np.array([day_of[text] for text in texts], "datetime64[D]")
     order = np.argsort(days, kind="stable")
     if len(np.unique(days)) < MIN_EPOCHS:
-        raise InputError(f"{path}, /{name}: {count} epochs of one day found, at least {MIN_EPOCHS} days are needed.")
+        raise InputError(
+            f"{path}, /{name}: {count} epochs of one day found, at least {MIN_EPOCHS} days are needed.",
+            key="epochs.too_few",
+        )
     return order, days[order], same_day_notes([labels[index] for index in order], days[order])
 
 
@@ -204,13 +222,14 @@ def _row_blocks(series: h5py.Dataset) -> Iterator[slice]:
 
 
 def _make_track(
+    pixels: Arrays,
+    series: NDArray[np.float32],
+    *,
     source: str,
     geometry_source: str,
     name: str,
     plane: Projection,
     epochs: NDArray[np.datetime64],
-    pixels: Arrays,
-    series: NDArray[np.float32],
 ) -> Track:
     """Make a track of the pixels (P,) of a block that have data; `series` (P, T) in mm."""
     has_data = ~(np.isnan(series) | (series == 0)).all(axis=1) & pixels["is_known"]
@@ -221,21 +240,29 @@ def _make_track(
         point, epoch = np.argwhere(bad)[0]
         raise InputError(
             f"{source}, epoch {epochs[epoch]}, row {row[point]}, column {column[point]}: "
-            f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is possible."
+            f"{series[point, epoch]:g} mm found, at most {MAX_DISPLACEMENT_MM:g} mm either way is "
+            "possible.",
+            key="points.impossible_displacement",
         )
     easting, northing = plane(pixels["x"], pixels["y"])
     # NaN is an unknown height and no fault; pixels of unknown position were left out above.
     height = pixels["height"]
-    for quantity, values, is_wrong in (
-        (f"easting in {plane.crs}", easting, ~np.isfinite(easting)),
-        (f"northing in {plane.crs}", northing, ~np.isfinite(northing)),
-        ("height", height, (height < HEIGHT_RANGE[0]) | (height > HEIGHT_RANGE[1])),
+    for quantity, values, is_wrong, key in (
+        (f"easting in {plane.crs}", easting, ~np.isfinite(easting), "points.outside_crs"),
+        (f"northing in {plane.crs}", northing, ~np.isfinite(northing), "points.outside_crs"),
+        (
+            "height",
+            height,
+            (height < HEIGHT_RANGE[0]) | (height > HEIGHT_RANGE[1]),
+            "geometry.out_of_range",
+        ),
     ):
         if is_wrong.any():
             point = int(np.argmax(is_wrong))
             raise InputError(
-                f"{geometry_source}, row {row[point]}, column {column[point]}: {quantity} of {values[point]:g} found, "
-                "which cannot be."
+                f"{geometry_source}, row {row[point]}, column {column[point]}: {quantity} of "
+                f"{values[point]:g} found, which cannot be.",
+                key=key,
             )
     track = Track(
         name=name,
@@ -277,14 +304,16 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         shape = series.shape[1:]
         if not all(has_array(file, name) for name in (*CORNER, *STEP)):
             raise InputError(
-                f"{path}: not geocoded: it has no {', '.join((*CORNER, *STEP))}. Process LiCSAR's geocoded frames."
+                f"{path}: not geocoded: it has no {', '.join((*CORNER, *STEP))}. Process LiCSAR's geocoded frames.",
+                key="stack.not_geocoded",
             )
         first, step = ([float(array(path, file, name, dimensions=0)[()]) for name in pair] for pair in (CORNER, STEP))
         has_vector = all(has_array(file, name) for name in VECTOR)
         has_heights = has_array(file, HEIGHT)
     if not np.isfinite([*first, *step]).all() or 0 in step:
         raise InputError(
-            f"{path}, {', '.join((*CORNER, *STEP))}: {first + step} found, numbers other than 0 are needed."
+            f"{path}, {', '.join((*CORNER, *STEP))}: {first + step} found, numbers other than 0 are needed.",
+            key="stack.no_step",
         )
     angles = None
     if not has_vector or about.incidence_deg is not None:

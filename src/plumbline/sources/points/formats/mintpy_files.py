@@ -52,17 +52,18 @@ def find_geometry(
             does not replace it; the CRS of a raster in metres is not stated.
     """
     grid, crs = _read_grid(path, attrs, about)
-    geometry = _find_companion(path, files, about.geometry, GEOMETRIES, VIEWS, shape)
-    coherence = _find_companion(path, files, about.coherence, COHERENCES, ((COHERENCE,),), shape)
+    geometry = _find_companion(path, files, about.geometry, usual=GEOMETRIES, wanted=VIEWS, shape=shape)
+    coherence = _find_companion(path, files, about.coherence, usual=COHERENCES, wanted=((COHERENCE,),), shape=shape)
     angles = None
     if about.incidence_deg is not None and about.heading_deg is not None:
         angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
     if geometry is None and (grid is None or angles is None):
         raise InputError(
-            f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in inputs/ "
-            f"({', '.join(GEOMETRIES)}) with /{INCIDENCE}, or /{VECTOR[0]} and /{VECTOR[1]}. Put it there, or write "
-            "its name (ingest.products: geometry) or, for a geocoded file, incidence_deg and heading_deg into "
-            f"{params.PARAMS_FILE}."
+            f"{path}: no geometry file of its size ({shape[0]} x {shape[1]}) beside it or in "
+            f"inputs/ ({', '.join(GEOMETRIES)}) with /{INCIDENCE}, or /{VECTOR[0]} and "
+            f"/{VECTOR[1]}. Put it there, or write its name (ingest.products: geometry) or, for a "
+            f"geocoded file, incidence_deg and heading_deg into {params.PARAMS_FILE}.",
+            key="geometry.missing",
         )
     notes = _note_files(path, files, geometry, coherence, about)
     source = geometry or path
@@ -105,7 +106,9 @@ def _read_grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> t
         (read_number(path, attrs, f"X_{end}"), read_number(path, attrs, f"Y_{end}")) for end in ("FIRST", "STEP")
     )
     if not step[0] or not step[1]:
-        raise InputError(f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.")
+        raise InputError(
+            f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.", key="stack.no_step"
+        )
     grid = PixelGrid(first, step)
     if about.crs is not None:
         return grid, about.crs
@@ -117,8 +120,12 @@ def _read_grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> t
     if zone[:-1].isdigit() and zone[-1:].upper() in ("N", "S"):
         return grid, f"EPSG:{(32600 if zone[-1].upper() == 'N' else 32700) + int(zone[:-1])}"
     raise InputError(
-        f"{path}: its pixels are in {attrs['X_UNIT']}, but neither EPSG nor UTM_ZONE says of which CRS. Write "
-        f"these lines into {params.PARAMS_FILE}:\ningest:\n  products:\n    {path.name!r}: {{crs: EPSG:32631}}  # yours"
+        f"{path}: its pixels are in {attrs['X_UNIT']}, but its CRS is unknown (no EPSG, no "
+        f"UTM_ZONE). Write these lines into {params.PARAMS_FILE}:\n"
+        "ingest:\n"
+        "  products:\n"
+        f"    {path.name!r}: {{crs: EPSG:32631}}  # yours",
+        key="stack.unknown_crs",
     )
 
 
@@ -126,6 +133,7 @@ def _find_companion(
     path: Path,
     files: Hdf5Files,
     named: str | None,
+    *,
     usual: tuple[str, ...],
     wanted: tuple[tuple[str, ...], ...],
     shape: tuple[int, int],
@@ -134,7 +142,9 @@ def _find_companion(
     if named is not None:
         chosen = path.parent / named
         if not chosen.is_file():
-            raise InputError(f"{chosen}: no such file; params.yaml names it for {path.name}.")
+            raise InputError(
+                f"{chosen}: no such file; it is the one in params.yaml for {path.name}.", key="file.missing"
+            )
         return chosen
     for candidate in (path, *(path.parent / folder / name for folder in FOLDERS for name in usual)):
         if not candidate.is_file():
@@ -170,16 +180,18 @@ def _angle_fields(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[s
     if "HEADING" not in attrs:
         if azimuth is None:
             raise InputError(
-                f"{geometry}: neither an array /{AZIMUTH} nor an attribute HEADING says from where the satellite "
-                f"looked. {STATE_ANGLES}"
+                f"{geometry}: the direction to the satellite is unknown (no array /{AZIMUTH}, no "
+                f"attribute HEADING). {STATE_ANGLES}",
+                key="geometry.no_azimuth",
             )
         return {}
     heading = read_number(path, attrs, "HEADING")
     flight = attrs.get("ORBIT_DIRECTION", "").strip().lower()
     if flight in PASSES and flight != pass_of(heading):
         raise InputError(
-            f"{path}: its attribute ORBIT_DIRECTION says {flight}, HEADING {heading:g} is {pass_of(heading)}. "
-            f"{STATE_ANGLES}"
+            f"{path}: its attribute ORBIT_DIRECTION is {flight}, but HEADING {heading:g} is "
+            f"{pass_of(heading)}. {STATE_ANGLES}",
+            key="geometry.contradictory_orbit",
         )
     antenna_side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
     # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
@@ -193,9 +205,10 @@ def _angle_fields(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[s
         note = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, anti-clockwise from east)"
         return {"is_from_east": True, "warnings": (f"{note}: HEADING {heading:g} confirms it",)}
     raise InputError(
-        f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} by MintPy's "
-        f"convention: to the satellite, anti-clockwise from north, in degrees) contradict each other. Correct one. Or: "
-        f"{STATE_ANGLES}"
+        f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} "
+        "by MintPy's convention: to the satellite, anti-clockwise from north, in degrees) "
+        f"contradict each other. Correct one. Or: {STATE_ANGLES}",
+        key="geometry.contradictory_azimuth",
     )
 
 

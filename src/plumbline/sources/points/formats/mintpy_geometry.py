@@ -115,15 +115,23 @@ class Geometry:
         if self.grid is None:
             x, y = values["longitude"], values["latitude"]
             is_known = np.isfinite(x) & np.isfinite(y) & ~((x == 0) & (y == 0))
-            self._check_range("latitude", y, LATITUDES, is_known, window, " Are latitude and longitude swapped?")
-            self._check_range("longitude", x, LONGITUDES, is_known, window)
+            self._check_range(
+                "latitude", y, LATITUDES, where=is_known, window=window, hint=" Are latitude and longitude swapped?"
+            )
+            self._check_range("longitude", x, LONGITUDES, where=is_known, window=window)
         else:
             x, y = self.grid.places(column, 0), self.grid.places(row, 1)
         los, has_sight = self._line_of_sight(values, window, len(row))
         height = values.get(self.height, np.zeros(len(row)))
         pixels = {"row": row, "column": column, "x": x, "y": y, "height": height, "los": los}
         if COHERENCE in values:
-            self._check_range(COHERENCE, values[COHERENCE], (0.0, 1.0), ~np.isnan(values[COHERENCE]), window)
+            self._check_range(
+                COHERENCE,
+                values[COHERENCE],
+                (0.0, 1.0),
+                where=~np.isnan(values[COHERENCE]),
+                window=window,
+            )
             pixels["coherence"] = values[COHERENCE].astype(np.float32)
         return {**pixels, "is_known": is_known & has_sight}
 
@@ -143,7 +151,8 @@ class Geometry:
                     stored = array(path, file, name, dimensions=2)
                     if stored.shape != self.shape:
                         raise InputError(
-                            f"{path}, /{name}: {stored.shape} pixels found, the time series has {self.shape}."
+                            f"{path}, /{name}: {stored.shape} pixels found, the time series has {self.shape}.",
+                            key="geometry.other_size",
                         )
                     values[name] = np.array(stored[window], float).ravel()
                     self.missing.drop_in_column(values[name], name == self.height)
@@ -158,9 +167,14 @@ class Geometry:
         incidence, azimuth = values[INCIDENCE], values.get(AZIMUTH, np.full(count, self.azimuth, float))
         is_known = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check_range(
-            INCIDENCE, incidence, (2.0, 89.0), is_known, window, " Degrees are needed, and these may be radians."
+            INCIDENCE,
+            incidence,
+            (2.0, 89.0),
+            where=is_known,
+            window=window,
+            hint=" Degrees are needed, and these may be radians.",
         )
-        self._check_range(AZIMUTH, azimuth, (-360.0, 360.0), is_known, window, " Degrees are needed.")
+        self._check_range(AZIMUTH, azimuth, (-360.0, 360.0), where=is_known, window=window, hint=" Degrees are needed.")
         if self.is_from_east:
             azimuth = azimuth * np.degrees(1.0) - 90
         if self.azimuth is None:
@@ -178,18 +192,18 @@ class Geometry:
             self.vector[-1],
             up,
             (0.0, longest),
-            is_known,
-            window,
-            " The vector points from the ground to the satellite.",
+            where=is_known,
+            window=window,
+            hint=" The vector points from the ground to the satellite.",
         )
         name, shortest = ", ".join(self.vector), 1 - UNIT_TOLERANCE
         self._check_range(
             name,
             np.hypot(level, up),
             (shortest, longest),
-            is_known,
-            window,
-            " It is a length: a unit vector is needed.",
+            where=is_known,
+            window=window,
+            hint=" It is a length: a unit vector is needed.",
         )
         return np.stack(
             [np.where(is_known, east, 0), np.where(is_known, north, 0), np.where(is_known, up, 1)], axis=1
@@ -200,6 +214,7 @@ class Geometry:
         name: str,
         values: Floats,
         bounds: tuple[float, float],
+        *,
         where: NDArray[np.bool_],
         window: Window,
         hint: str = "",
@@ -208,7 +223,9 @@ class Geometry:
         if is_bad.any():
             row, column = divmod(int(np.argmax(is_bad)), window[1].stop - window[1].start)
             raise InputError(
-                f"{self.coherence if name == COHERENCE else self.source}, /{name}, row {window[0].start + row}, column "
-                f"{window[1].start + column}: {values[np.argmax(is_bad)]:g} found, {bounds[0]:g} to {bounds[1]:g} is "
-                f"possible.{hint}"
+                f"{self.coherence if name == COHERENCE else self.source}, /{name}, row "
+                f"{window[0].start + row}, column {window[1].start + column}: "
+                f"{values[np.argmax(is_bad)]:g} found, {bounds[0]:g} to {bounds[1]:g} is "
+                f"possible.{hint}",
+                key="geometry.out_of_range",
             )

@@ -107,8 +107,9 @@ class PointLayer(ColumnFile):
         count = self._count_features()
         if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
             raise InputError(
-                f"{self}: damaged or cut off ({row} points can be read of {count} that it says it has). "
-                "Download it again; of a Shapefile, all of its files."
+                f"{self}: damaged or cut off ({row} points can be read of {count} that it should "
+                "have). Download it again; of a Shapefile, all of its files.",
+                key="layer.damaged",
             )
 
     def _count_features(self) -> int:
@@ -133,7 +134,8 @@ class PointLayer(ColumnFile):
                 geometry_type = f"MultiPoint of {shapely.get_num_geometries(shapes[at])}"
                 advice = f" `ogr2ogr -explodecollections OUT.gpkg {self.named}` makes a feature of each."
             raise InputError(
-                f"{self}, feature {row + at + 1}, geometry: {geometry_type} found, a point is needed.{advice}"
+                f"{self}, feature {row + at + 1}, geometry: {geometry_type} found, a point is needed.{advice}",
+                key="layer.not_a_point",
             )
         coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
         return {name: pa.array(of(shapes)) for name, of in zip(self._coordinates, coordinates, strict=False)}
@@ -192,10 +194,13 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
     except READ_FAULTS as error:
         if (fault := fault_of_locks(error)) is not None:
-            raise InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.") from None
+            raise InputError(
+                f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked"
+            ) from None
         advice = what_else(file.start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: {advice or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}"
+            f"{path}: {advice or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}",
+            key="file.foreign" if advice else "layer.unreadable",
         ) from None
     kinds = {name: kind.split(" ")[0].removeprefix("2.5D").strip() for name, kind in layers}
     points = [name for name, kind in kinds.items() if kind in ("Point", "Unknown")]
@@ -207,7 +212,7 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
             several = " If these are footprints, give them as --buildings."
         else:
             several = f" {command} writes the first." if len(points) > 1 else ""
-        raise InputError(f"{path}: one layer of points is needed. Its layers: {shown}.{several}")
+        raise InputError(f"{path}: one layer of points is needed. Its layers: {shown}.{several}", key="layer.not_one")
     with _open_layer(path, source, points[0], batch_size=1) as (about, batches):
         crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
         ends = find_source(path).ends if _is_text(file, source) else None
@@ -261,9 +266,10 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
     """
     if layer.crs is not None and is_elsewhere(str(layer), layer.crs, stated):
         raise InputError(
-            f"{layer}: {', '.join(layer.places)} are in {layer.crs}, as the file says, and crs in ingest.products says "
-            f"{stated}. Write the file's there; or where the file is wrong, mend it: `ogr2ogr -a_srs "
-            f"{shlex.quote(stated)} OUT.gpkg {layer.named}`."
+            f"{layer}: {', '.join(layer.places)} are in {layer.crs} by the file, and in {stated} "
+            "by crs in ingest.products. Write the file's there; or where the file is wrong, mend "
+            f"it: `ogr2ogr -a_srs {shlex.quote(stated)} OUT.gpkg {layer.named}`.",
+            key="layer.other_crs",
         )
 
 
@@ -280,7 +286,8 @@ def _gdal_source(file: OpenedFile) -> str | None:
         return None
     if len(vector_names) > 1:
         raise InputError(
-            f"{path}: {', '.join(vector_names[:5])} in the zip, one is needed. Unpack it and give each of them."
+            f"{path}: {', '.join(vector_names[:5])} in the zip, one is needed. Unpack it and give each of them.",
+            key="layer.several_files",
         )
     return gdal_name(path, vector_names[0])
 
@@ -292,4 +299,6 @@ def _open_layer(path: Path, source: str, layer: str | None, batch_size: int) -> 
         with pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True) as (about, batches):
             yield dict(about), batches
     except READ_FAULTS as error:
-        raise InputError(f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.") from None
+        raise InputError(
+            f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.", key="layer.damaged"
+        ) from None
