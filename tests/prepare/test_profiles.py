@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
@@ -28,6 +27,7 @@ from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.profile_rows import Profiles, read_profiles
+from tests.refusals import refuses
 
 SPAN, WIDTH = 24.0, 10.0
 
@@ -303,9 +303,7 @@ def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes
     folder = write(tmp_path / "raw" / "old", rows_a=lines(40, 1, sizes))
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": same}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
-    with pytest.raises(
-        InputError, match=r"a block: [12] of these\. Rows of equal span and width do, unless profiles\.same"
-    ):
+    with refuses("split.empty", "of these. Rows of equal span and width do, unless profiles.same"):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -315,7 +313,7 @@ def test_rows_given_twice_do_not_reach_two_splits(tmp_path):
     folder = write(tmp_path / "raw" / "old", rows_a=lines(60, 1), rows_b=lines(60, 1))
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": "row"}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
-    with pytest.raises(InputError, match="twin_leak"):
+    with refuses("audit.failed", "twin_leak"):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     ingest([folder], INGEST, tmp_path / "in")
     prepare(tmp_path / "in", PARAMS, tmp_path / "out")

@@ -5,10 +5,8 @@ import geopandas
 import numpy as np
 import pandas as pd
 import pyproj
-import pytest
 import shapely
 
-from plumbline.core.errors import InputError
 from plumbline.params import Borrowed, Ingest, Prepare
 from plumbline.params.simulate import Mechanisms
 from plumbline.prepare.split import ground_crs, one_ground
@@ -16,6 +14,7 @@ from plumbline.prepare.stage import prepare
 from plumbline.prepare.tiles import CENTRE, TILE
 from plumbline.simulate.borrowed.city import write_borrowed
 from plumbline.sources.city.ingest import ingest
+from tests.refusals import refuses
 
 CRS = "EPSG:3035"
 SOUTH = "EPSG:32756"
@@ -83,7 +82,7 @@ def test_tiles_that_name_different_ground_are_refused(tmp_path):
     for path, crs in zip(files, (CRS, CRS, SOUTH), strict=True):
         path.write_text(json.dumps({"crs": crs}))
     assert ground_crs([("a", files[0]), ("a", files[1]), ("b", files[2])]) == {"a": CRS, "b": SOUTH}
-    with pytest.raises(InputError, match="footprints of a: column ground_crs: EPSG:3035, EPSG:32756 found; one"):
+    with refuses("ground.not_one_crs", "footprints of a: column ground_crs: EPSG:3035, EPSG:32756"):
         ground_crs([("a", files[0]), ("a", files[2])])
 
 

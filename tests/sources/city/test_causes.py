@@ -83,11 +83,7 @@ def test_what_was_not_there_during_the_record_is_left_out(tmp_path, caplog):
         ({"reach_m": ["far"]}, "causes.wrong_reach", "reach_m 'far'"),
         ({"reach_m": [-3.0]}, "causes.wrong_reach", "reach_m '-3.0'"),
         ({"from": ["last year"]}, "window.not_a_day", "from 'last year'"),
-        (
-            {"from": ["2022-01-01"], "until": ["2021-01-01"]},
-            "window.reversed",
-            "from 2022-01-01 is after until 2021-01-01",
-        ),
+        ({"from": ["2022-01-01"], "until": ["2021-01-01"]}, "window.reversed", "from 2022-01-01 is after until 2021"),
     ],
 )
 def test_a_cell_that_is_not_understood_is_refused_with_its_place(tmp_path, columns, key, place):

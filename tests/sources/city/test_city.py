@@ -125,11 +125,7 @@ def test_the_same_rows_give_the_same_bytes_and_a_changed_file_others(city, tmp_p
         ({}, "profiles.unstated", "\n    'rows.csv':\n      profiles:"),
         ({"*.csv": {"track": "a"}}, "profiles.unstated", "rows.csv"),
         ({"*.csv": {"format": "egms"}}, "folder.not_one_footprints", "old"),
-        (
-            {"*.csv": {"profiles": STATED | {"quadrants": {1: "NE"}}}},
-            "profiles.unstated_location",
-            "line 1: location 2",
-        ),
+        ({"*.csv": {"profiles": STATED | {"quadrants": {1: "NE"}}}}, "profiles.unstated_location", "1: location 2"),
     ],
 )
 def test_what_rows_do_not_say_is_asked_for(city, tmp_path, about, key, place):
@@ -141,7 +137,7 @@ def test_what_rows_do_not_say_is_asked_for(city, tmp_path, about, key, place):
 @pytest.mark.parametrize(
     ("ends", "unit", "key", "place"),
     [
-        ([], "percent", "profiles.beyond_span", ""),
+        ([], "percent", "profiles.unknown_location", ", cell 8: 500 "),
         ([5, 1], "strain", "profiles.impossible_severity", ": severity 5"),
     ],
 )

@@ -99,8 +99,8 @@ def test_a_bad_line_is_named_by_line_and_cell(tmp_path, line, problem, place):
 BOTH = "0,1,5,4,0.5,1\n"
 REFUSED = {
     "cut within its last line": ("0,0.5,3,-1.25,8,5\n0,0.5,3,1.25", False, "cut_off", ", line 2: "),
-    "labels where none were stated": (BOTH.replace("0,1,", "0,1,2,3,"), False, "not_ascending", ", line 1, cell"),
-    "none where they were stated": ("0,1,2,3,8,5\n", True, "beyond_span", ", line 1, cell"),
+    "labels where none were stated": (BOTH.replace("0,1,", "0,1,2,3,"), False, "beyond_span", ", line 1, cell 7"),
+    "none where they were stated": ("0,1,2,3,8,5\n", True, "unknown_location", ", line 1, cell 6"),
     "no lines": ("\n\n", True, "none", ""),
     "slope in another unit": ("0,2,5,4\n", False, "impossible_slope", ", line 1, cell 2: "),
     "distance in another unit": ("-1e9,1,5,4\n", False, "impossible_length", ", line 1, cell 1: "),

@@ -124,7 +124,7 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
         ("not_ascending", descends, f"distances in {form.distance_unit} ascend"),
         ("not_positive", is_size & (values <= 0), "span and width are positive"),
         ("beyond_span", (cell == pairs) & is_wide,
-            f"distances go over {distance[-1] - distance[0]:g}: are there labels or none?"),
+            f"distances go over {distance[-1] - distance[0]:g}; check whether the rows have labels"),
         ("impossible_length", is_length & (np.abs(values) > max_length),
             f"at most {max_length:g} {form.distance_unit} are possible"),
         ("impossible_slope", is_slope & (np.abs(values) > max_slope),
