@@ -438,7 +438,7 @@ def test_a_product_without_a_displacement_is_said_to_be_one(case):
     del case.points[0]
     ended = case.run()
     assert ended.code == 2
-    assert re.search(r"ERROR .*b\.csv: nothing to judge by", ended.err)
+    assert re.search(r"ERROR .*b\.csv: no displacement", ended.err)
     assert not case.output.exists()
 
 
