@@ -54,7 +54,9 @@ def column(sequences, columns, name):
 
 def sequences_of(profiles, max_points=128):
     ids = np.array([f"p{i}" for i in range(len(profiles))])
-    return profile_sequences(profiles, ids, 2.0, rows_left_out(profiles, Prepare()).judged, max_points, "old")
+    return profile_sequences(
+        profiles, ids, years=2.0, judged=rows_left_out(profiles, Prepare()).judged, max_points=max_points, city="old"
+    )
 
 
 @given(st.lists(st.floats(0, SPAN), min_size=2, max_size=30), st.floats(-3, 3), st.floats(-0.3, 0.3))
@@ -255,7 +257,9 @@ def test_rows_reach_the_shards_as_the_library_makes_them(prepared, ingested):
         rows = read_profiles(ingested.parent / "old" / name, labelled=True)
         ids = np.array([f"{name}:{line}" for line in rows.line])
         judged = rows_left_out(rows, PARAMS).judged
-        wanted = profile_sequences(rows, ids, YEARS, judged, PARAMS.max_points, "old").rounded()
+        wanted = profile_sequences(
+            rows, ids, years=YEARS, judged=judged, max_points=PARAMS.max_points, city="old"
+        ).rounded()
         location = np.array([QUADRANTS.index(CODES[code]) if code else -1 for code in rows.location.tolist()])
         severity, quadrant = profile_labels(replace(rows, location=location))
         assert 30 < len(judged) < 60

@@ -222,7 +222,7 @@ def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Look
     with _collected(looked.doubts, looked.notes, path):
         try:
             buildings = read_buildings(
-                path, crs or WORLD_M, reading.id_column, reading.layer, reading.ingest.footprints
+                path, crs or WORLD_M, id_column=reading.id_column, layer=reading.layer, stated=reading.ingest.footprints
             )
         except InputError as error:
             is_table = str(error) == why or any(words in str(error) for words in NO_SHAPES)

@@ -196,7 +196,7 @@ def judge(
     is_sound = adjusted.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
     is_hidden = None if whole is None else is_sound & whole.hides_damage[asked.footprint]
     answered = _answer_columns(answers, adjusted, asked.footprint).assign(damage_rate=local.rate, cause=local.cause)
-    status = status_of(asked, answers, geometry, prepare, answered["p_damaged"].to_numpy(), is_hidden)
+    status = status_of(asked, answers, geometry, prepare, p_damaged=answered["p_damaged"].to_numpy(), hidden=is_hidden)
     if courses is not None:
         answered = answered.join(when_columns(courses, answered))
     about = {"status": status.status, "reason": status.reason, "n_points": asked.n_points}

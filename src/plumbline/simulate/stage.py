@@ -96,7 +96,7 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 
             for name, about in borrowed.items():
                 slot = slot_of_name(name)
-                write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
+                write_borrowed(folder / CITIES, name, about, slot, damaged=params.damaged, mechanisms=params.mechanisms)
         with _workers(workers or _count_workers(sum(part_count(job.city.buildings) for job in jobs))) as map_jobs:
             _write_cities(jobs, _draw_sites(jobs, params, map_jobs), map_jobs)
 

@@ -64,7 +64,9 @@ def test_any_rigid_motion_is_taken_off(
     vectors = los_of(*los)[track]
     change = rigid_motion(xy, height, vectors, settlement, tilt, sideways, offset, track)
     se = error * rng.uniform(0.5, 2, change.shape)
-    found = remove_rigid(xy, height, vectors, change, se, track, np.ones(change.shape, bool))
+    found = remove_rigid(
+        xy, height, vectors, change=change, change_se=se, track=track, mask=np.ones(change.shape, bool)
+    )
     np.testing.assert_allclose(found.residual, 0, atol=1e-5)
 
 
@@ -72,7 +74,15 @@ def test_any_rigid_motion_is_taken_off(
 def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_y):
     xy, height, los, track = arrange(np.random.default_rng(seed), 30, 2)
     change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), (3, -4), (20, -35), track)
-    found = remove_rigid(xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool))
+    found = remove_rigid(
+        xy,
+        height,
+        los,
+        change=change,
+        change_se=np.full_like(change, 1.0),
+        track=track,
+        mask=np.ones(change.shape, bool),
+    )
     np.testing.assert_allclose(found.tilt[0], (tilt_x, tilt_y), atol=1e-3)
 
 
@@ -82,7 +92,7 @@ def broken_corner(rng, corner, drop=30.0):
     broken = (xy * corner / (20, 12) > 0.05).all(-1)
     change = rigid_motion(xy, height, los, -25, (1.5, -2), (0, 0), (10, -10), track)
     change = change - drop * broken * los[..., 2] + rng.normal(0, 1, change.shape)
-    return (xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool)), broken[0]
+    return (xy, height, los, change, track), broken[0]
 
 
 @pytest.mark.parametrize("corner", [(1, 1), (-1, 1)])
@@ -90,8 +100,9 @@ def test_one_broken_corner_is_left_standing(corner):
     kept, plain, rest, weights = [], [], [], []
     for seed in range(30):
         scene, broken = broken_corner(np.random.default_rng(seed), corner)
-        xy, height, los, change, _, track, _ = scene
-        found = remove_rigid(*scene)
+        xy, height, los, change, track = scene
+        se, mask = np.full_like(change, 1.0), np.ones(change.shape, bool)
+        found = remove_rigid(xy, height, los, change=change, change_se=se, track=track, mask=mask)
         design = rigid_design(xy, height, los, track)[0]
         squares = change[0] - design @ np.linalg.lstsq(design, change[0], rcond=None)[0]
         up, up_plain = found.residual[0] / los[0, :, 2], squares / los[0, :, 2]
@@ -113,7 +124,10 @@ def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error()
         clean = rigid_motion(xy, height, los, -25, (1, -1), (0, 0), (10, -10), track) + rng.normal(0, 2, (1, 40))
         spoilt = clean + 28 * (np.arange(40) < 4)  # half a wavelength
         se, mask = np.full_like(clean, 2.0), np.ones(clean.shape, bool)
-        tilts = [remove_rigid(xy, height, los, change, se, track, mask).tilt[0] for change in (clean, spoilt)]
+        tilts = [
+            remove_rigid(xy, height, los, change=change, change_se=se, track=track, mask=mask).tilt[0]
+            for change in (clean, spoilt)
+        ]
         design = rigid_design(xy, height, los, track)[0]
         shifts.append(tilts[1] - tilts[0])
         errors.append(2.0 * np.sqrt(np.diag(np.linalg.inv(design.T @ design))[:2]))

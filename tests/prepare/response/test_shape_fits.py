@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from plumbline.core.strain import FAILURES
 from plumbline.prepare.features.definition import quadrant_symmetry
 from plumbline.prepare.response import shapes as shape_fits
+from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.shapes import (
     ALL,
     BOWL,
@@ -60,7 +61,8 @@ def scattered(rng, count=80):
 
 def fit(xy, height, los, track, residual, error=0.5, side=SIDE) -> ShapeFits:
     every = np.ones(track.shape, bool)
-    return fit_shapes(xy, height, los, residual, np.full(track.shape, error), track, every, side)
+    design = rigid_design(xy, height, los, track)
+    return fit_shapes(xy, los, residual, error=np.full(track.shape, error), rigid=design, mask=every, side=side)
 
 
 def observe(rng, number, drop, count=80, noise=0.3, error=0.5) -> ShapeFits:

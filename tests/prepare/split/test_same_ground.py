@@ -113,7 +113,7 @@ def test_a_city_borrowed_in_utm_and_its_original_are_split_as_one(tmp_path, monk
     about = Borrowed.model_validate(
         {"folder": tmp_path / "raw" / "sydney", "products": {"points.csv": DESCRIBED}, "copies": 2}
     )
-    write_borrowed(tmp_path / "cities", "lent", about, 3, 0.7, Mechanisms())
+    write_borrowed(tmp_path / "cities", "lent", about, 3, damaged=0.7, mechanisms=Mechanisms())
     folders = [tmp_path / "cities" / "lent", tmp_path / "cities" / "lent--2", tmp_path / "raw" / "sydney"]
     sections = {"tile_m": 200, "products": {"points.csv": DESCRIBED}}
     for path in folders[:2]:  # a borrowed city is written as EGMS; its description must not be that of the original

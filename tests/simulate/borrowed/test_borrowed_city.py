@@ -69,7 +69,9 @@ def folder(tmp_path_factory):
 
 
 def write(out, folder, name="town", **about):
-    write_borrowed(out, name, Borrowed.model_validate({"folder": folder, **about}), 3, 0.7, Mechanisms())
+    write_borrowed(
+        out, name, Borrowed.model_validate({"folder": folder, **about}), 3, damaged=0.7, mechanisms=Mechanisms()
+    )
     return out / name
 
 
@@ -217,7 +219,7 @@ def slots(tmp_path, monkeypatch):
         written = {}
         monkeypatch.setattr(
             "plumbline.simulate.borrowed.city.write_borrowed",
-            lambda _, name, about, slot, *rest: written.update({name: slot}),
+            lambda _, name, about, slot, **rest: written.update({name: slot}),
         )
         for name in lent:
             (tmp_path / "data/borrowed" / f"{name}.yaml").write_text("folder: points\n")
@@ -259,7 +261,7 @@ def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():
     rng = np.random.default_rng(3)
     outline = own_outlines(layout.polygon, layout.frames)
     corners = Mechanisms(corner=1, end=0, step=0, bowl=0, bending=0, twice=0)
-    failures = draw_local_failures(rng, layout.frames.side, layout.standing, 1.0, corners, outline)
+    failures = draw_local_failures(rng, layout.frames.side, layout.standing, 1.0, corners, outline=outline)
     assert np.abs(failures.first.drop).max() <= MOST_DROP_MM
     assert failures.failing.mean() > 0.5
     np.testing.assert_array_equal(failures.strains.severity_permille > 0, failures.first.drop != 0)

@@ -84,7 +84,7 @@ def test_large_ids_beside_a_gap_stay_what_they_are(tmp_path):
     for number, feature in enumerate(features["features"]):
         feature["properties"]["number"] = None if number == 3 else 2**60 + number
     (tmp_path / "f.geojson").write_text(json.dumps(features))
-    read = read_buildings(tmp_path / "f.geojson", CRS, "number", area=HERE)
+    read = read_buildings(tmp_path / "f.geojson", CRS, id_column="number", area=HERE)
     assert read["building_id"].tolist()[1:] == [str(2**60 + 4), str(2**60 + 5)]
 
 

@@ -62,7 +62,7 @@ def test_what_is_stated_of_a_file_counts_where_nothing_is_given(tmp_path):
     path = save(squares().assign(osm=[7, 8, 9], number=[4, 5, 6]), tmp_path / "f.gpkg")
     stated = {"F*": Footprints(id_column="no"), "f.*": Footprints(id_column="osm"), "*": Footprints(id_column="no")}
     assert read_buildings(path, CRS, stated=stated)["building_id"].tolist() == ["7", "8", "9"]
-    read = read_buildings(path, CRS, "number", stated=stated)
+    read = read_buildings(path, CRS, id_column="number", stated=stated)
     assert read["building_id"].tolist() == ["4", "5", "6"]
     assert read["osm"].tolist() == [7, 8, 9]
 

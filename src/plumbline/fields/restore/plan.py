@@ -90,7 +90,7 @@ def plan_windows(
         update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
     )
     inference_steps(how.steps, len(model.model.alphas))  # refuse here what each window would
-    tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, reading.window)
+    tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, window=reading.window)
     if accept is not None:
         accept(tracks)
     found = observe(tracks)

@@ -53,7 +53,9 @@ BETWEEN_COPIES = "--"
 FEATURES_AT_A_TIME = 2000
 
 
-def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged: float, mechanisms: Mechanisms) -> None:
+def write_borrowed(
+    cities: Path, name: str, about: Borrowed, slot: int, *, damaged: float, mechanisms: Mechanisms
+) -> None:
     """Write `cities/NAME/`, and `cities/NAME--2/` and so on for further copies.
 
     Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
@@ -134,7 +136,14 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     for number, copy in enumerate(copies, 1):
         suffix = "" if number == 1 else f"{BETWEEN_COPIES}{number}"
         identifiers = [f"{identifier}{suffix}" for identifier in buildings[ID]]
-        _write_truth(copy, identifiers, HEIGHT in buildings.columns, setting, evidence, ground)
+        _write_truth(
+            copy,
+            identifiers,
+            has_heights=HEIGHT in buildings.columns,
+            setting=setting,
+            evidence=evidence,
+            ground=ground,
+        )
     log.info(
         "%s: %d buildings, %d points of %d products, %d copies, %.0f s",
         *(name, len(buildings), count, len(opened), len(copies), time.monotonic() - began),
@@ -195,6 +204,7 @@ def _file_names(products: list[Path]) -> list[str]:
 def _write_truth(
     copy: Copy,
     identifiers: list[str],
+    *,
     has_heights: bool,
     setting: Setting,
     evidence: PointEvidence,

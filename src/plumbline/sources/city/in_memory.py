@@ -90,14 +90,18 @@ def read_city_files(
         InputError: a file is refused, or points and footprints are not of one place.
     """
     ingest = reading.ingest
-    tracks = read_tracks(points, ingest, reading.format_, reading.window, TREND_EPOCHS, folder)
+    tracks = read_tracks(
+        points, ingest, reading.format_, window=reading.window, least_epochs=TREND_EPOCHS, folder=folder
+    )
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
         raise InputError(
             f"{names}: no displacement in any point. Export the series with their values.", key="points.no_values"
         )
     area = _area(tracks)
-    footprints = read_buildings(buildings, tracks[0].crs, reading.id_column, reading.layer, ingest.footprints, area)
+    footprints = read_buildings(
+        buildings, tracks[0].crs, id_column=reading.id_column, layer=reading.layer, stated=ingest.footprints, area=area
+    )
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
     if Say.OFFSET in say:
         warn_of_offset(tracks, footprints, names, ingest.products)
@@ -116,6 +120,7 @@ def read_tracks(
     files: Sequence[AnyFile],
     ingest: Ingest = NOTHING,
     format_: str | None = None,
+    *,
     window: Window = ALL_TIME,
     least_epochs: int = MIN_EPOCHS,
     folder: Path | None = None,

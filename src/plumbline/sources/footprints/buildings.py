@@ -169,6 +169,7 @@ HEIGHT = "height_m"
 def read_buildings(
     path: Path,
     crs: str,
+    *,
     id_column: str | None = None,
     layer: str | None = None,
     stated: Mapping[str, Footprints] | None = None,
