@@ -307,7 +307,7 @@ def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes
     folder = write(tmp_path / "raw" / "old", rows_a=lines(40, 1, sizes))
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": same}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
-    with refuses("split.empty", "of these. Rows of equal span and width do, unless profiles.same"):
+    with refuses("split.empty", " blocks. Rows of equal span", "profiles.same_building"):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -271,6 +271,6 @@ def about_groups(parts: Sequence[ProfilePart]) -> str:
         return ""
     groups = sum(city["groups"] for city in {part.city.folder: part.city.about for part in parts}.values())
     return (
-        f" Of profile rows, what stands for one building counts as a block: {groups} of these. Rows of equal span and "
-        "width do, unless profiles.same_building says otherwise in params.yaml (ingest.products)."
+        f" Of profile rows, each building counts as a block: {groups} blocks. Rows of equal span and "
+        "width are of one building, unless profiles.same_building in params.yaml (ingest.products) changes that."
     )

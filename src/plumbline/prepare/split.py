@@ -188,7 +188,7 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
         place |= dict.fromkeys(group, place_name)
     for city in occupied:
         if place[city] != city:
-            log.info("%s stands where %s does: they are split as one place", city, place[city])
+            log.info("%s is at the place of %s: both are split as one", city, place[city])
     return place, {**centre} | {city: _project(centre[city], crs[city], crs[place[city]]) for city in occupied}
 
 

@@ -90,23 +90,23 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     damaged = category(severity) >= 1
     accepted = np.where(damaged & (accepted == ""), quadrant, accepted)
     checks = (
-        ("empty_id", "building_id", ids, ids == "", "an id is needed"),
+        ("labels.empty_id", "building_id", ids, ids == "", "an id is needed"),
         (
-            "repeated_id",
+            "labels.repeated_id",
             "building_id",
             ids,
             np.asarray(pd.Series(ids).duplicated()),
             "each building may be labelled once",
         ),
         (
-            "impossible_severity",
+            "labels.impossible_severity",
             "severity_permille",
             severity,
             ~((severity >= 0) & (severity <= MAX_SEVERITY_PERMILLE)),
             f"a strain from 0 to {MAX_SEVERITY_PERMILLE:g} permille is needed",
         ),
         (
-            "unknown_quadrant",
+            "labels.unknown_quadrant",
             "quadrant",
             quadrant,
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
@@ -114,21 +114,21 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
         ),
         (
-            "wrong_accepted_quadrants",
+            "labels.wrong_accepted_quadrants",
             ACCEPTED,
             accepted,
             damaged & ~np.array([_includes(*pair) for pair in zip(accepted, quadrant, strict=True)], bool),
             f"quadrants with {BETWEEN_QUADRANTS!r} between them are needed, the one of the column quadrant among them",
         ),
         (
-            "unknown_mechanism",
+            "labels.unknown_mechanism",
             MECHANISM,
             mechanism_text,
             damaged & (mechanism == UNKNOWN) & (mechanism_text != ""),  # a sound building: none
             f"one of {', '.join(MECHANISMS)} is needed, or an empty cell where it is not known",
         ),
         (
-            "unknown_difficulty",
+            "labels.unknown_difficulty",
             DIFFICULTY,
             difficulty_text,
             (difficulty == UNKNOWN) & (difficulty_text != ""),
@@ -138,7 +138,7 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     for key, column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
-            fail_at(product, row, column, _format_cell(values[row]), wanted, key=f"labels.{key}")
+            fail_at(product, row, column, _format_cell(values[row]), wanted, key=key)
     _check_units(product, severity, quadrant, few)
     return pd.DataFrame(
         {

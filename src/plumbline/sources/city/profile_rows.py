@@ -82,20 +82,25 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
     """
     cells = line.decode("utf-8-sig" if first else "utf-8", "backslashreplace").rstrip(" \t\r\n,").split(",")
     if len(cells) < form.tail + 2 or len(cells) % 2:
-        wanted = f"an even number from {form.tail + 2} up is needed ({form})"
-        return Problem(f"{len(cells)} cells found, {wanted}", "profiles.cell_count")
+        return Problem(
+            f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})",
+            "profiles.cell_count",
+        )
     values = np.array([_parse_cell(cell) for cell in cells])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        cell = cells[bad[0]].strip()[:60]
-        return Problem(f"{cell!r} found, a number is needed", "profiles.not_a_number", int(bad[0]) + 1)
+        return Problem(
+            f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", "profiles.not_a_number", int(bad[0]) + 1
+        )
     if (problem := _find_problem(values, form)) is not None:
         return problem
     padded = line.rstrip(b" \t\r\n").endswith(b",")
     if form.labelled and padded and len(cells) >= 4 and _find_problem(values, replace(form, labelled=False)) is None:
         doubt = "empty cells found at the end, and the last two numbers may be labels or span and width"
-        advice = "remove the empty cells, and write rows without labels into a file of their own"
-        return Problem(f"{doubt}; {advice}", "profiles.ambiguous_end")
+        return Problem(
+            f"{doubt}; remove the empty cells, and write rows without labels into a file of their own",
+            "profiles.ambiguous_end",
+        )
     return values
 
 
@@ -121,22 +126,22 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
     no_code = (values != np.floor(values)) | (values < 0) | (values > MAX_LOCATION)
     # fmt: off
     checks = (
-        ("not_ascending", descends, f"distances in {form.distance_unit} ascend"),
-        ("not_positive", is_size & (values <= 0), "span and width are positive"),
-        ("beyond_span", (cell == pairs) & is_wide,
+        ("profiles.not_ascending", descends, f"distances in {form.distance_unit} ascend"),
+        ("profiles.not_positive", is_size & (values <= 0), "span and width are positive"),
+        ("profiles.beyond_span", (cell == pairs) & is_wide,
             f"distances go over {distance[-1] - distance[0]:g}; check whether the rows have labels"),
-        ("impossible_length", is_length & (np.abs(values) > max_length),
+        ("profiles.impossible_length", is_length & (np.abs(values) > max_length),
             f"at most {max_length:g} {form.distance_unit} are possible"),
-        ("impossible_slope", is_slope & (np.abs(values) > max_slope),
+        ("profiles.impossible_slope", is_slope & (np.abs(values) > max_slope),
             f"a slope of at most {max_slope:g} {form.slope_unit} is possible"),
-        ("negative_severity", is_severity & (values < 0), "a severity of 0 or more is needed"),
-        ("unknown_location", is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
+        ("profiles.negative_severity", is_severity & (values < 0), "a severity of 0 or more is needed"),
+        ("profiles.unknown_location", is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
     )
     # fmt: on
     for key, is_bad, wanted in checks:
         if is_bad.any():
             bad = int(np.argmax(is_bad))
-            return Problem(f"{values[bad]:g} found, {wanted}", f"profiles.{key}", bad + 1)
+            return Problem(f"{values[bad]:g} found, {wanted}", key, bad + 1)
     return None
 
 

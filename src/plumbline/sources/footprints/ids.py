@@ -184,7 +184,7 @@ def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.in
     if len(large):
         raise InputError(
             f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} found, a decimal number. "
-            f"From {MAX_WHOLE:.0f} on these cannot tell one whole number from the next. Write the column as integers "
+            f"From {MAX_WHOLE:.0f} on, decimals are not exact for whole numbers. Write the column as integers "
             "or as text, or name another by --id-column or ingest.footprints.",
             key="ids.inexact_number",
         )

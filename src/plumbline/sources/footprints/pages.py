@@ -105,7 +105,7 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
     ):
         warn(
             "%s: a server's answer with exactly %d features, a usual limit, and without a total. "
-            " Ask for the next page (startIndex or offset); if it is empty, this is all.",
+            "Ask for the next page (startIndex or offset); if it is empty, this is all.",
             source,
             n_features,
             key="page.usual_limit",
