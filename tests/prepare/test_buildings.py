@@ -34,7 +34,7 @@ def column(table, name):
     return names(table).index(name)
 
 
-def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30.0, los=(ASCENDING, DESCENDING)):
+def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30.0, *, los=(ASCENDING, DESCENDING)):
     """A building whose north-east corner drops, seen by two tracks."""
     rng = np.random.default_rng(seed)
     inside = rng.uniform(-0.48, 0.48, (count, 2)) * size

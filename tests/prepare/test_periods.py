@@ -10,7 +10,7 @@ from tests.refusals import refuses, warned
 
 def observed(name, start, days, count=20):
     epochs = np.datetime64(start, "D") + np.linspace(0, days, count).astype(int)
-    return make_track(name, np.zeros((1, 2)), [0.0], los_of(ASCENDING)[0], np.zeros((1, count)), epochs)
+    return make_track(name, np.zeros((1, 2)), [0.0], los_of(ASCENDING)[0], np.zeros((1, count)), epochs=epochs)
 
 
 @pytest.mark.parametrize(("days", "kept"), [(499, [0]), (500, [0, 1])])

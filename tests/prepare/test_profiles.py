@@ -302,12 +302,12 @@ def test_the_audit_counts_rows_and_does_not_ask_where_they_stand(prepared):
     assert "rows_easy.csv" in (prepared / "audit" / "audit.html").read_text()
 
 
-@pytest.mark.parametrize(("same", "sizes"), [("size", 2), ("file", 100)])
-def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes):
+@pytest.mark.parametrize(("same", "sizes", "blocks"), [("size", 2, 2), ("file", 100, 1)])
+def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes, blocks):
     folder = write(tmp_path / "raw" / "old", rows_a=lines(40, 1, sizes))
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": same}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
-    with refuses("split.empty", " blocks. Rows of equal span", "profiles.same_building"):
+    with refuses("split.empty", f": {blocks} blocks", "profiles.same_building"):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

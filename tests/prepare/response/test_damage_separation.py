@@ -33,7 +33,17 @@ class Scene(NamedTuple):
 
 
 def scene(
-    seed, damage_curve, astray=0.0, noise=0.3, drop=40.0, tilt=(1.5, -2.0), count=40, tracks=2, layout=None, wing=False
+    seed,
+    damage_curve,
+    astray=0.0,
+    noise=0.3,
+    drop=40.0,
+    *,
+    tilt=(1.5, -2.0),
+    count=40,
+    tracks=2,
+    layout=None,
+    wing=False,
 ):
     """A building that tilts steadily and whose corner drops along a curve, with positions wrong by `astray` m.
 
@@ -47,7 +57,9 @@ def scene(
     if wing:
         part = np.clip(2 * (xy / (20, 12)).sum(-1) - 0.2, 0, 1)
     damage = -drop * part * los[..., 2]
-    tilted = rigid_motion(xy + rng.normal(0, astray, xy.shape), height, los, -10, tilt, (0, 0), (5, -5), track)
+    tilted = rigid_motion(
+        xy + rng.normal(0, astray, xy.shape), height, los, -10, tilt, sideways=(0, 0), offset=(5, -5), track=track
+    )
     series = tilted[0][:, None] * curves(WHEN)[LINE] + damage[0][:, None] * curves(WHEN)[damage_curve]
     if wing:
         series += np.cumsum(rng.normal(0, 0.6, (tracks, len(WHEN))), 1)[track[0]]

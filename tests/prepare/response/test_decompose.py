@@ -19,7 +19,7 @@ def decompose(unit, track, los, rate, se, common, units, tracks):
     return solve_units(means)
 
 
-def observe(rng, motion, tracks=2, points=6, sd=0.5, common=0.0, between=0.0, constants=(0, 0, 0)):
+def observe(rng, motion, tracks=2, points=6, sd=0.5, *, common=0.0, between=0.0, constants=(0, 0, 0)):
     """`decompose`'s arguments: every track has `points` points on every unit; `motion` (U, 3) east, north, up."""
     units = len(motion)
     unit = np.repeat(np.arange(units), points * tracks)

@@ -18,7 +18,7 @@ def arrange(rng, count, tracks, side=(20.0, 12.0), los=None):
     return xy, height, vectors[track], track
 
 
-def rigid_motion(xy, height, los, settlement, tilt, sideways, offset, track):
+def rigid_motion(xy, height, los, settlement, tilt, *, sideways, offset, track):
     """LOS change, mm, of a body that settles, moves sideways and turns by small angles (mm/m) about both axes."""
     moved = np.zeros((*xy.shape[:2], 3))
     moved[..., :2] = np.asarray(sideways) - np.asarray(tilt) * height[..., None]
@@ -62,7 +62,7 @@ def test_any_rigid_motion_is_taken_off(
     xy, height = spread_out(rng, layout, count, side), rng.uniform(0, tall, (1, count))
     track = rng.integers(0, tracks, (1, count))
     vectors = los_of(*los)[track]
-    change = rigid_motion(xy, height, vectors, settlement, tilt, sideways, offset, track)
+    change = rigid_motion(xy, height, vectors, settlement, tilt, sideways=sideways, offset=offset, track=track)
     se = error * rng.uniform(0.5, 2, change.shape)
     found = remove_rigid(
         xy, height, vectors, change=change, change_se=se, track=track, mask=np.ones(change.shape, bool)
@@ -73,7 +73,7 @@ def test_any_rigid_motion_is_taken_off(
 @given(st.integers(0, 1000), st.floats(-5, 5), st.floats(-5, 5))
 def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_y):
     xy, height, los, track = arrange(np.random.default_rng(seed), 30, 2)
-    change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), (3, -4), (20, -35), track)
+    change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), sideways=(3, -4), offset=(20, -35), track=track)
     found = remove_rigid(
         xy,
         height,
@@ -90,7 +90,7 @@ def broken_corner(rng, corner, drop=30.0):
     """Settlement and tilt, and a corner of about a fifth of the building that drops as one piece besides."""
     xy, height, los, track = arrange(rng, 40, 2)
     broken = (xy * corner / (20, 12) > 0.05).all(-1)
-    change = rigid_motion(xy, height, los, -25, (1.5, -2), (0, 0), (10, -10), track)
+    change = rigid_motion(xy, height, los, -25, (1.5, -2), sideways=(0, 0), offset=(10, -10), track=track)
     change = change - drop * broken * los[..., 2] + rng.normal(0, 1, change.shape)
     return (xy, height, los, change, track), broken[0]
 
@@ -121,7 +121,9 @@ def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error()
     for seed in range(60):
         rng = np.random.default_rng(seed)
         xy, height, los, track = arrange(rng, 40, 2)
-        clean = rigid_motion(xy, height, los, -25, (1, -1), (0, 0), (10, -10), track) + rng.normal(0, 2, (1, 40))
+        clean = rigid_motion(
+            xy, height, los, -25, (1, -1), sideways=(0, 0), offset=(10, -10), track=track
+        ) + rng.normal(0, 2, (1, 40))
         spoilt = clean + 28 * (np.arange(40) < 4)  # half a wavelength
         se, mask = np.full_like(clean, 2.0), np.ones(clean.shape, bool)
         tilts = [

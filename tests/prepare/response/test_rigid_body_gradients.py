@@ -8,7 +8,7 @@ from tests.prepare.made import ASCENDING, DESCENDING, los_of
 UP, X, Y, EAST = range(4)
 
 
-def observe(xy, los, up, east=0.0, variance=0.04, mask=None):
+def observe(xy, los, up, east=0.0, variance=0.04, *, mask=None):
     """Local motion of one building (1, P) whose scatterers move by `up` and `east`, mm; x is east."""
     los = np.broadcast_to(los, (*xy.shape[:2], 3))
     residual = up * los[..., 2] + east * los[..., 0]

@@ -40,7 +40,7 @@ def city():
     return layout, track, replace(motion, thermal=still)
 
 
-def points_on(layout, building, x, y, height, kind=STRUCTURE):
+def points_on(layout, building, x, y, height, *, kind=STRUCTURE):
     turn = layout.frames.angle[building]
     east = x * np.cos(turn) - y * np.sin(turn)
     north = x * np.sin(turn) + y * np.cos(turn)
