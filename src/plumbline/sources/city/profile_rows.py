@@ -125,7 +125,7 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
     is_severity, is_location = ((cell == count - at) & form.labelled for at in (2, 1))
     no_code = (values != np.floor(values)) | (values < 0) | (values > MAX_LOCATION)
     # fmt: off
-    checks = (
+    for key, is_bad, wanted in (
         ("profiles.not_ascending", descends, f"distances in {form.distance_unit} ascend"),
         ("profiles.not_positive", is_size & (values <= 0), "span and width are positive"),
         ("profiles.beyond_span", (cell == pairs) & is_wide,
@@ -136,9 +136,8 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
             f"a slope of at most {max_slope:g} {form.slope_unit} is possible"),
         ("profiles.negative_severity", is_severity & (values < 0), "a severity of 0 or more is needed"),
         ("profiles.unknown_location", is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
-    )
-    # fmt: on
-    for key, is_bad, wanted in checks:
+    ):
+        # fmt: on
         if is_bad.any():
             bad = int(np.argmax(is_bad))
             return Problem(f"{values[bad]:g} found, {wanted}", key, bad + 1)
