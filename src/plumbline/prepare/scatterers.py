@@ -144,8 +144,9 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
         count = len(track.epochs)
         if count < min_epochs:
             raise InputError(
-                f"track {track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement needs {min_epochs} or "
-                "more. Leave its file out, or take a product of a longer time.",
+                f"track {track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement "
+                f"needs {min_epochs} or more. Leave its file out, or take a product of a longer "
+                "time.",
                 key="epochs.too_few",
             )
         back = np.flatnonzero(np.diff(track.epochs) <= np.timedelta64(0, "D"))

@@ -75,8 +75,9 @@ def fold_blocks(
     blocks = number_blocks(centre, city, block_m)
     if len(blocks.size) < folds:
         raise InputError(
-            f"prepare.folds: {folds} found, but the buildings are in {len(blocks.size)} blocks of {block_m:g} m. "
-            "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings.",
+            f"prepare.folds: {folds} found, but the buildings are in {len(blocks.size)} blocks of "
+            f"{block_m:g} m. Ask for fewer folds, or give smaller blocks (prepare.block_m) or "
+            "more buildings.",
             key="folds.too_many",
         )
     chance = np.random.default_rng(seed).permutation(len(blocks.size))
@@ -146,8 +147,8 @@ def split_blocks(
     empty = [name for name, count in zip(names, assigned, strict=True) if not count]
     if empty:
         raise InputError(
-            f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for the split "
-            f"{empty[0]}. Give smaller blocks or more buildings.",
+            f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for "
+            f"the split {empty[0]}. Give smaller blocks or more buildings.",
             key="split.empty",
         )
     return np.array(names, dtype=str)[choice[blocks.number]]

@@ -104,8 +104,8 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 def _read_lent(path: Path) -> Borrowed:
     if not re.match(CITY_NAME, path.stem):
         raise InputError(
-            f"{path}: the file's name is the key of a city, and {path.stem!r} has characters other than a to "
-            "z, digits and _. Rename it and its folder.",
+            f"{path}: the file's name is the key of a city, and {path.stem!r} has characters "
+            "other than a to z, digits and _. Rename it and its folder.",
             key="cities.wrong_name",
         )
     return validated(Borrowed, read_yaml(path), str(path))

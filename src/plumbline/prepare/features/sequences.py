@@ -199,8 +199,8 @@ class Sequences:
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             if arrays[name].ndim != 2 or arrays[name].shape[1] != len(columns):
                 raise InputError(
-                    f"{folder / name}.npy: shape {arrays[name].shape} found, {len(columns)} columns needed. "
-                    "Run `plumbline prepare` again.",
+                    f"{folder / name}.npy: shape {arrays[name].shape} found, {len(columns)} "
+                    "columns needed. Run `plumbline prepare` again.",
                     key="shards.wrong_shape",
                 )
         result = cls(**arrays)

@@ -120,16 +120,18 @@ def write_borrowed(
             points = read_product(file, crs)
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
-                f"{file.path}: movement to the east, with nothing of what goes up or down. A borrowed city is written "
-                "as a product along lines of sight, which all point up. Leave this file out of its folder.",
+                f"{file.path}: movement to the east, with nothing of what goes up or down. A "
+                "borrowed city is written as a product along lines of sight, which all point up. "
+                "Leave this file out of its folder.",
                 key="borrowed.no_vertical",
             )
         evidence = evidence.plus(write_track(points, names[number], number, setting, copies))
         count += len(points)
     if not evidence.points.any():
         raise InputError(
-            f"{about.folder}: no point is on a building of {files.footprints.name}. Points and footprints must be of "
-            f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them.",
+            f"{about.folder}: no point is on a building of {files.footprints.name}. Points and "
+            f"footprints must be of one place; a larger simulate.borrowed.{name}.buffer_m allows "
+            "for a shift between them.",
             key="points.off_buildings",
         )
     ground = ground_of(buildings, crs, str(files.footprints))
@@ -159,8 +161,8 @@ def _redirect_ingest_errors(name: str) -> Iterator[None]:
         if "ingest" not in str(error):
             raise
         raise InputError(
-            f"{error}\nFor this borrowed city write products and footprints under simulate.borrowed.{name}, and not "
-            "under ingest.",
+            f"{error}\nFor this borrowed city write products and footprints under "
+            f"simulate.borrowed.{name}, and not under ingest.",
             key=error.key,
         ) from None
 

@@ -84,8 +84,8 @@ def find_files(folder: Path) -> CityFiles:
     labels = folder / LABELS
     if not labels.is_file():
         raise InputError(
-            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
-            "`plumbline predict`.",
+            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled "
+            "ones, use `plumbline predict`.",
             key="labels.missing",
         )
     return replace(files, labels=labels)
@@ -236,8 +236,8 @@ def _find_products(folder: Path, option: str) -> list[OpenedFile]:
     if not products:
         listed = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))[:10])
         raise InputError(
-            f"{option} {folder}: no point product in this folder ({listed or 'nothing'} found). Give the folder of "
-            "the files, or the files.",
+            f"{option} {folder}: no point product in this folder ({listed or 'nothing'} found). "
+            "Give the folder of the files, or the files.",
             key="folder.no_product",
         )
     log.info("%s: %d point products: %s", folder, len(products), ", ".join(file.path.name for file in products))

@@ -203,8 +203,9 @@ def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:
     left_out = len(track) - len(usable)
     if not len(usable):
         raise InputError(
-            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm or 'unset'} "
-            f"leave none of its {len(track)} points. Lower min_coherence, or raise max_rmse_mm where it is set.",
+            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm "
+            f"{ingest.max_rmse_mm or 'unset'} leave none of its {len(track)} points. Lower "
+            "min_coherence, or raise max_rmse_mm where it is set.",
             key="points.none_left",
         )
     if left_out:
@@ -228,8 +229,8 @@ def warn_of_short(tracks: Sequence[Track]) -> None:
     days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
     if days < SHORT_DAYS:
         warn(
-            "The points were observed for %d days. In less than a year, movement and thermal expansion look alike: "
-            "a model answers only if it was trained on series as short.",
+            "The points were observed for %d days. In less than a year, movement and thermal "
+            "expansion look alike: a model answers only if it was trained on series as short.",
             days,
             key="points.short_record",
         )

@@ -115,8 +115,9 @@ def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, An
     if not any(count for report in reports for count in report[POINTS].values()):
         dropped = _count_dropped(reports)
         raise InputError(
-            f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
-            " there. Change the bounds of section ingest in params.yaml, or leave the file out.",
+            f"{path}: no point is left, "
+            f"{', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'} "
+            "there. Change the bounds of section ingest in params.yaml, or leave the file out.",
             key="points.none_left",
         )
     epochs = np.array(reports[0]["epochs"], "datetime64[D]")

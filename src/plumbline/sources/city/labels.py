@@ -70,8 +70,9 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
         raise InputError(f"{product}: it has a header, but no labels.", key="labels.none")
     if not _has_last_line_end(product):
         warn(
-            "%s: its last line has no line end. If the file was cut off, labels are missing, or the last one is not "
-            "whole: %d are read, the last of building %s. Compare, or download it again.",
+            "%s: its last line has no line end. If the file was cut off, labels are missing, or "
+            "the last one is not whole: %d are read, the last of building %s. Compare, or "
+            "download it again.",
             product,
             len(table),
             table["building_id"][-1],
@@ -247,8 +248,8 @@ def match_footprints(
     twice = matched["building_id"].duplicated(keep=False).to_numpy()
     if twice.any():
         raise InputError(
-            f"{labels_file}: {_format_ids(labels['building_id'][twice].tolist())} are of one building of "
-            f"{footprints_file}; each may be labelled once.",
+            f"{labels_file}: {_format_ids(labels['building_id'][twice].tolist())} are of one "
+            f"building of {footprints_file}; each may be labelled once.",
             key="labels.repeated_building",
         )
     return matched

@@ -257,8 +257,8 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
     """Plan the parts, reading only the beginning of each file."""
     if not cities:
         raise InputError(
-            "ingest: no city folder found. Make some with `plumbline simulate`, or put your own, a folder each, into "
-            "data/raw (data/raw/README.md).",
+            "ingest: no city folder found. Make some with `plumbline simulate`, or put your own, "
+            "a folder each, into data/raw (data/raw/README.md).",
             key="cities.no_folder",
         )
     rows = {folder: files for folder in cities if (files := find_profiles(folder, _params_of_city(folder, params)))}

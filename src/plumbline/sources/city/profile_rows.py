@@ -314,9 +314,10 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
         return None
     if other_inputs:
         raise InputError(
-            f"{folder}: {', '.join(other_inputs[:5])} found beside {files[0][0].name}, which has profile rows. Those "
-            "name no footprint and hold their labels themselves: give them a folder of their own, or let the "
-            "pattern in params.yaml (ingest.products) fit them alone.",
+            f"{folder}: {', '.join(other_inputs[:5])} found beside {files[0][0].name}, which has "
+            "profile rows. Those name no footprint and hold their labels themselves: give them a "
+            "folder of their own, or let the pattern in params.yaml (ingest.products) fit them "
+            "alone.",
             key="profiles.other_inputs",
         )
     stated = tuple((path, about) for path, about in files if about is not None)
@@ -326,8 +327,9 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
         )
     if not any(about.labelled for _, about in stated):
         raise InputError(
-            f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
-            "needs labelled buildings. Leave the folder out, or put labelled rows beside these.",
+            f"{folder}: none of its profile rows has a label "
+            f"({', '.join(path.name for path, _ in files)}). Training needs labelled buildings. "
+            "Leave the folder out, or put labelled rows beside these.",
             key="profiles.no_labels",
         )
     return ProfileFiles(folder.resolve().name, stated)

@@ -70,8 +70,9 @@ class Window:
         if count < min_epochs:
             first, last = track.epochs[[0, -1]].astype("datetime64[D]")
             raise InputError(
-                f"{source}: {count} of its {len(inside)} epochs ({first} to {last}) {_are(count)} {self}; at least "
-                f"{min_epochs} are needed. Widen the window, or leave the file out.",
+                f"{source}: {count} of its {len(inside)} epochs ({first} to {last}) {_are(count)} "
+                f"{self}; at least {min_epochs} are needed. Widen the window, or leave the file "
+                "out.",
                 key="epochs.too_few",
             )
         if inside.all():

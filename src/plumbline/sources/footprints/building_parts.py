@@ -94,8 +94,9 @@ def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int
     covered = np.bincount(outer, shapely.area(geometry[inner]), len(geometry)) >= COVERED * shapely.area(geometry)
     if covered.any():
         warn(
-            "%s: %d footprints are covered by %d others in them, which get their points: %s. A building that is drawn "
-            "whole and in parts is not judged whole. Remove the parts, or the outlines.",
+            "%s: %d footprints are covered by %d others in them, which get their points: %s. A "
+            "building that is drawn whole and in parts is not judged whole. Remove the parts, or "
+            "the outlines.",
             sieve.path,
             covered.sum(),
             len(set(inner[covered[outer]].tolist())),
@@ -127,8 +128,9 @@ def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> in
     is_later[np.maximum(first, second)[overlaps]] = True
     if is_later.any():
         warn(
-            "%s: %d footprints overlap another one by half or more: %s. Of each two, one gets the points in "
-            "both. If they are one building, of two sources perhaps, keep one of them.",
+            "%s: %d footprints overlap another one by half or more: %s. Of each two, one gets "
+            "the points in both. If they are one building, of two sources perhaps, keep one of "
+            "them.",
             sieve.path,
             is_later.sum(),
             sieve.name(is_later),

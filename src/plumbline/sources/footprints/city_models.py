@@ -65,8 +65,9 @@ def read_city_json(content: CsvFile, stated: str | None, area: Area | None) -> g
             head = None
         if len(first) > MAX_BYTES:
             raise InputError(
-                f"{content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at once. Cut it into tiles, "
-                "or write it with a feature a line (CityJSONSeq: `cjseq cat`).",
+                f"{content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at "
+                "once. Cut it into tiles, or write it with a feature a line (CityJSONSeq: `cjseq "
+                "cat`).",
                 key="city_model.too_large",
             )
         head = json.loads(first) if head is None else head

@@ -269,8 +269,8 @@ def make_valid(
     flat |= ~invalid & (shapely.area(geometry) < MIN_AREA_M2)
     if 2 * flat.sum() > len(flat):
         raise InputError(
-            f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS that the file states, or "
-            "are they degrees?",
+            f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS "
+            "that the file states, or are they degrees?",
             key="footprints.no_area",
         )
     reasons = assign_reason(lost, IN_DOUBT)

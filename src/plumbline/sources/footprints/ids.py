@@ -92,8 +92,8 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
     cut = rows[["\0" in text for text in ids[rows]]]
     if len(cut):
         raise InputError(
-            f"{path}: column {name}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
-            "GeoJSON cut a text. Take it out.",
+            f"{path}: column {name}: {name_features(cut, ids)}: a NUL character found, at which "
+            "GeoPackage and GeoJSON cut a text. Take it out.",
             key="ids.nul_character",
         )
     unnamed = rows[empty[rows]]
@@ -146,8 +146,8 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
     if is_other.any():
         ids = ", ".join(map(str, pd.unique(series[is_other])[:NAMED]))
         raise InputError(
-            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Give each footprint an id "
-            "of its own; only one drawn twice, alike, may repeat its id.",
+            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Give each "
+            "footprint an id of its own; only one drawn twice, alike, may repeat its id.",
             key="ids.repeated",
         )
     warn(
@@ -166,8 +166,8 @@ def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
     is_repeat = np.asarray(series.duplicated())
     if is_repeat.any():
         warn(
-            "%s: %d footprints are drawn as one before them, under another name: %s. The first of each gets the "
-            "points, the others are not judged. Remove them.",
+            "%s: %d footprints are drawn as one before them, under another name: %s. The first "
+            "of each gets the points, the others are not judged. Remove them.",
             sieve.path,
             is_repeat.sum(),
             sieve.name(is_repeat),
@@ -183,9 +183,10 @@ def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.in
     large = rows[np.asarray(values.abs() >= MAX_WHOLE)[rows]]
     if len(large):
         raise InputError(
-            f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} found, a decimal number. "
-            f"From {MAX_WHOLE:.0f} on, decimals are not exact for whole numbers. Write the column as integers "
-            "or as text, or name another by --id-column or ingest.footprints.",
+            f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} "
+            f"found, a decimal number. From {MAX_WHOLE:.0f} on, decimals are not exact for whole "
+            "numbers. Write the column as integers or as text, or name another by --id-column or "
+            "ingest.footprints.",
             key="ids.inexact_number",
         )
 

@@ -143,8 +143,8 @@ def _read_piece(
         raise _fault(path, error) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
-            f"{path}: a table without geometry, or with two columns of one name; footprints are needed. Points go to "
-            "--points.",
+            f"{path}: a table without geometry, or with two columns of one name; footprints are "
+            "needed. Points go to --points.",
             key="footprints.no_geometry",
         )
     if ends is not None:
@@ -175,13 +175,14 @@ def _fault(path: Path, error: Exception) -> InputError:
         )
     if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
         return InputError(
-            f"{path}: no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, GeoPackage, "
-            "Shapefile (.shp), GeoParquet or another vector file.",
+            f"{path}: no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, "
+            "GeoPackage, Shapefile (.shp), GeoParquet or another vector file.",
             key="footprints.unknown_format",
         )
     return InputError(
-        f"{path}: not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, Shapefile or "
-        "GeoParquet, it is damaged, cut off or not in the encoding that it states. Download it again.",
+        f"{path}: not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, "
+        "Shapefile or GeoParquet, it is damaged, cut off or not in the encoding that it states. "
+        "Download it again.",
         key="footprints.unreadable",
     )
 

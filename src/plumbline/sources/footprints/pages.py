@@ -81,8 +81,8 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         )
     elif page.matched is not None and n_features is not None and n_features < page.matched:
         warn(
-            "%s: not complete: %d features of %d that the server has. Ask for the rest in pages (startIndex or offset) "
-            "and join them, or download the whole file.",
+            "%s: not complete: %d features of %d that the server has. Ask for the rest in pages "
+            "(startIndex or offset) and join them, or download the whole file.",
             source,
             n_features,
             page.matched,
@@ -90,8 +90,8 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         )
     elif page.matched is None and page.has_more:
         warn(
-            "%s: a server's answer that is not complete: %s features, and more on the next page. Ask for the "
-            "rest in pages and join them, or download the whole file.",
+            "%s: a server's answer that is not complete: %s features, and more on the next page. "
+            "Ask for the rest in pages and join them, or download the whole file.",
             source,
             "some" if n_features is None else n_features,
             key="page.has_next",

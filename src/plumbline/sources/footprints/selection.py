@@ -144,8 +144,9 @@ def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[st
             )
             return [*sorted(likely)]
         raise InputError(
-            f"{path}: layers {listed} found, and any may hold the footprints. Name one (`--layer`, or "
-            "ingest.footprints in the parameters file), or give a file with one layer.",
+            f"{path}: layers {listed} found, and any may hold the footprints. Name one "
+            "(`--layer`, or ingest.footprints in the parameters file), or give a file with one "
+            "layer.",
             key="layer.ambiguous",
         )
     chosen = (likely if len(likely) == 1 else named)[0]

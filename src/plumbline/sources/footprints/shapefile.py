@@ -51,8 +51,8 @@ def check_whole(path: Path, member: str | None = None) -> None:
     size, stated = _unpacked_bytes(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
     if size < stated:
         raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header states {stated:,}. Download it again; the buildings "
-            "at its end are missing.",
+            f"{shape}: cut off: {size:,} bytes found, its header states {stated:,}. Download it "
+            "again; the buildings at its end are missing.",
             key="shapefile.cut_off",
         )
     table, index = _beside(path, member, TABLES), _beside(path, member, INDEXES)
@@ -69,8 +69,8 @@ def check_whole(path: Path, member: str | None = None) -> None:
     outlines = (_unpacked_bytes(index) - INDEX_HEADER) // INDEX_ROW
     if rows != outlines:
         raise InputError(
-            f"{shape}: {outlines:,} outlines in its .shx and {rows:,} rows in its .dbf: one is cut off, or of another "
-            "version. Download all of its files again.",
+            f"{shape}: {outlines:,} outlines in its .shx and {rows:,} rows in its .dbf: one is "
+            "cut off, or of another version. Download all of its files again.",
             key="shapefile.unequal_parts",
         )
 
@@ -121,8 +121,9 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
         return None
     if language and decoded:
         warn(
-            "%s: its .dbf states another code page (language %d), but its texts are UTF-8, and read as that: %r. If "
-            "that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
+            "%s: its .dbf states another code page (language %d), but its texts are UTF-8, and "
+            "read as that: %r. If that is wrong, put a .cpg beside it with the encoding in it, "
+            "such as CP1251.",
             path,
             language,
             decoded[0][:40],
@@ -130,8 +131,9 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
         )
     if not is_utf_8:
         warn(
-            "%s: its texts are not in UTF-8, and the file does not state their encoding: %r is read as Windows-1252. "
-            "If that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
+            "%s: its texts are not in UTF-8, and the file does not state their encoding: %r is "
+            "read as Windows-1252. If that is wrong, put a .cpg beside it with the encoding in "
+            "it, such as CP1251.",
             path,
             undecoded[0][0].decode(WESTERN, "replace")[:40],
             key="shapefile.no_encoding",

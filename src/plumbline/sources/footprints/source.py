@@ -300,8 +300,8 @@ def find_source(path: Path, member: str | None = None) -> Source:
         raise InputError(f"{content}: {problem}", key="file.foreign")
     if ends.is_lines and not ends.has_whole_end:
         raise InputError(
-            f"{content}: cut off: its last line is no whole feature. Download it again; the buildings at its end are "
-            "missing.",
+            f"{content}: cut off: its last line is no whole feature. Download it again; the "
+            "buildings at its end are missing.",
             key="geojson.cut_off",
         )
     return Source(f"{LINES}{name}" if ends.is_lines else name, ends, find_language(path, member), content)

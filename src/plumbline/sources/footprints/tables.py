@@ -216,8 +216,9 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
         )
     if not names:
         raise InputError(
-            f"{source}: a table without geometry: its columns are {', '.join(batch.schema.names[:20])}. Give one that "
-            "has the footprints as polygons, in WKT or WKB.",
+            f"{source}: a table without geometry: its columns are "
+            f"{', '.join(batch.schema.names[:20])}. Give one that has the footprints as polygons, "
+            "in WKT or WKB.",
             key="footprints.no_geometry",
         )
     return names[0], parsers[names[0]]
