@@ -18,6 +18,7 @@ def refuses(
     assert refusal.value.key == key, str(refusal.value)
     for place in places:
         assert str(place) in str(refusal.value)
+    del refusal  # the traceback holds this frame: with it, files that were open would stay so
 
 
 def warned(caplog: pytest.LogCaptureFixture, key: str, *places: object) -> list[str]:

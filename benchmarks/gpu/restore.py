@@ -35,12 +35,13 @@ def restore(work: Work) -> Found:
     if provider in onnxruntime.get_available_providers():
         models[f"ONNX Runtime, {provider}"] = FieldModel(PACKAGE / "model.onnx", provider=provider)
     for name, model in models.items():
-        draw_samples(model, maps, BOTH, 1, samples, 1.0, np.random.default_rng(0))  # the first calls choose kernels
+        # The first calls choose kernels.
+        draw_samples(model, maps, BOTH, steps=1, samples=samples, eta=1.0, rng=np.random.default_rng(0))
         for steps in STEPS:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             began = time.perf_counter()
-            draw_samples(model, maps, BOTH, steps, samples, 1.0, np.random.default_rng(0))
+            draw_samples(model, maps, BOTH, steps=steps, samples=samples, eta=1.0, rng=np.random.default_rng(0))
             seconds = time.perf_counter() - began
             table.rows.append([name, str(steps), f"{seconds:.2f}", f"{1000 * seconds / steps / samples:.2f}"])
     return Found([table])

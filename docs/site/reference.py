@@ -49,12 +49,12 @@ def commands() -> Iterator[tuple[str, Any]]:
 def http_page() -> str:
     """Return the page of the service's operations, from its own OpenAPI document."""
     from plumbline.service.app import make_app
-    from plumbline.service.settings import Settings
+    from plumbline.service.settings import ServiceSettings
 
     kept = tempfile.tempdir  # the service sets a place of its own for uploads
     try:
         with tempfile.TemporaryDirectory() as folder:
-            service: Any = make_app(Settings(folder=Path(folder)))
+            service: Any = make_app(ServiceSettings(folder=Path(folder)))
             document = service._app.openapi()
     finally:
         tempfile.tempdir = kept

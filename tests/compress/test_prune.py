@@ -223,7 +223,7 @@ def test_slopes_are_those_of_the_losses(tiny, data):
         with torch.no_grad():
             answer = whole.raw(*inputs)
             standard = whole.standard_severity(batch.severity_B.double())
-            return chosen.where(answer, batch) + chosen.how_much(answer, batch, standard)
+            return chosen.over_damaged(answer, batch) + chosen.over_all(answer, batch, standard)
 
     slope = slopes(network(data), data, tiny.params.train, 1, 0)["network.heads.severity_head.bias"][0]
     before = loss()

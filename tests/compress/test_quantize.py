@@ -17,7 +17,7 @@ from plumbline import pretrained
 from plumbline.compress.quantize import OPERATORS, SMALLEST_MATRIX, Calibration, quantiser, round_weights
 from plumbline.core.errors import InputError
 from plumbline.export.mixed_precision import quantize
-from plumbline.export.onnx import export_onnx, finish, said_by
+from plumbline.export.onnx import export_onnx, finish, read_metadata
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis
@@ -161,5 +161,5 @@ def test_the_shipped_network_in_int8_is_a_sixth_of_the_one_before_pruning(data, 
         export_onnx(model, tmp_path / f"{name}.onnx", Export().opset)
     with quantiser(tmp_path / "pruned.onnx", Calibration(data, 2, 8, seed=0)) as ways:
         onnx.save(ways.quantise(), tmp_path / "int8.onnx")
-    finish(tmp_path / "int8.onnx", said_by(tmp_path / "pruned.onnx"))
+    finish(tmp_path / "int8.onnx", read_metadata(tmp_path / "pruned.onnx"))
     assert (tmp_path / "int8.onnx").stat().st_size < 0.17 * (tmp_path / "float32.onnx").stat().st_size

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.doctor.findings import Check, State
+from plumbline.doctor.findings import Check, CheckState
 from tests.release.conftest import make_package, registry, template_db
 
 __all__ = ["make_package", "registry", "template_db"]
@@ -31,13 +31,13 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def states(check: Check) -> list[State]:
+def states(check: Check) -> list[CheckState]:
     """States of what a check finds."""
     return [item.state for item in check()]
 
 
 def faults(check: Check) -> str:
     """What a check found to be a fault; each says how to mend it."""
-    items = [item for item in check() if item.state is State.FAULT]
+    items = [item for item in check() if item.state is CheckState.FAULT]
     assert all(item.mend for item in items)
     return "\n".join(f"{item.found} -> {item.mend}" for item in items)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.doctor.examine import checks, examine, lines
-from plumbline.doctor.findings import Finding, State, ok, warning
+from plumbline.doctor.findings import CheckState, Finding, ok, warning
 from tests.tiny import run_cli
 
 
@@ -24,7 +24,7 @@ def crashing() -> Iterator[Finding]:
 
 def test_a_check_that_fails_stops_no_other_and_no_password_is_shown() -> None:
     results = examine({"crashing": crashing, "good": good})
-    assert [item.state for item in results["crashing"]] == [State.WARNING, State.FAULT]
+    assert [item.state for item in results["crashing"]] == [CheckState.WARNING, CheckState.FAULT]
     assert "ZeroDivisionError: of its own" in results["crashing"][1].found
     assert list(lines(results))[-1] == "ok: good: http://user:***@host is well"
 

@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.core.extras import LIBRARIES
 from plumbline.core.extras import install as install_command
-from plumbline.doctor.findings import State
+from plumbline.doctor.findings import CheckState
 from plumbline.doctor.installation import (
     check_environment,
     check_extras,
@@ -40,7 +40,7 @@ def test_what_each_extra_adds_is_told_and_its_absence_is_no_fault(folder: Path, 
     for extra, libraries in {"torch": ("numpy",), "pipeline": ("numpy", "no_dvc"), "serve": ("no_web",)}.items():
         monkeypatch.setitem(LIBRARIES, extra, libraries)
     (finding,) = check_extras()
-    assert finding.state is State.OK
+    assert finding.state is CheckState.OK
     added, missing = finding.found.split("; not here: ")
     assert "torch" in added
     assert "pipeline" not in added
@@ -49,13 +49,13 @@ def test_what_each_extra_adds_is_told_and_its_absence_is_no_fault(folder: Path, 
 
 
 def test_a_python_that_is_too_old(install) -> None:
-    assert states(check_python) == [State.OK]
+    assert states(check_python) == [CheckState.OK]
     install("plumbline-insar", "0.1.0", "Requires-Python: >=3.99")
     assert ">=3.99 is needed" in faults(check_python)
 
 
 def test_both_runtimes(install) -> None:
-    assert states(check_onnxruntime) == [State.OK]
+    assert states(check_onnxruntime) == [CheckState.OK]
     install("onnxruntime-gpu", "1.31.0")
     assert set(installed_runtimes()) == {"onnxruntime", "onnxruntime-gpu"}
     message = faults(check_onnxruntime)
@@ -74,11 +74,11 @@ def test_a_runtime_whose_files_are_gone(folder: Path, monkeypatch: pytest.Monkey
 def test_a_proxy_that_takes_calls_to_this_machine_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_PROXY", "no_proxy", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    assert states(check_environment) == [State.OK]
+    assert states(check_environment) == [CheckState.OK]
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    assert states(check_environment) == [State.WARNING, State.OK]
+    assert states(check_environment) == [CheckState.WARNING, CheckState.OK]
     monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-    assert states(check_environment) == [State.OK]
+    assert states(check_environment) == [CheckState.OK]
 
 
 def test_the_database_of_another_installation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.core.files import sha256_file
-from plumbline.doctor.findings import State
+from plumbline.doctor.findings import CheckState
 from plumbline.doctor.project import check_registry
 from plumbline.release.promotion import promote
 from plumbline.release.registry import Registry
@@ -19,14 +19,14 @@ from tests.release.conftest import MakePackage
 
 
 def test_a_registry_that_is_not_there_yet_is_not_made(folder: Path) -> None:
-    assert states(check_registry) == [State.OK]
+    assert states(check_registry) == [CheckState.OK]
     assert list(folder.iterdir()) == []
 
 
 def test_one_that_is_well_is_left_as_it_was(registry: Registry, make_package: MakePackage) -> None:
     promote(make_package("one"), lambda candidate, champion: None)
     before, versions = sha256_file(Path("mlflow.db")), registry.versions()
-    assert states(check_registry) == [State.OK]
+    assert states(check_registry) == [CheckState.OK]
     assert sha256_file(Path("mlflow.db")) == before
     assert registry.versions() == versions
 
@@ -56,7 +56,7 @@ def test_a_locked_file(registry: Registry) -> None:
         process.stdout.readline()
         assert "is locked" in faults(check_registry)
         process.communicate()
-    assert states(check_registry) == [State.OK]
+    assert states(check_registry) == [CheckState.OK]
 
 
 def test_a_place_where_none_can_be_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from plumbline.export.answers import (
-    LEAST_CELLS,
+    MIN_CELLS,
     PARTS_A_THREAD,
     batches,
     cut_to_longest,
@@ -50,7 +50,7 @@ def test_nothing_that_is_real_is_cut_off(mask):
 
 def test_one_thread_or_little_work_is_not_divided():
     assert len(split_by_length(mask_of([20] * 500), 1)) == 1
-    assert len(split_by_length(mask_of([20] * (LEAST_CELLS // 20)), 8)) == 1
+    assert len(split_by_length(mask_of([20] * (MIN_CELLS // 20)), 8)) == 1
 
 
 def test_each_thread_has_work_and_padding_goes():

@@ -38,6 +38,8 @@ def turn(name, by):
 WRONG = {
     "missing": (lambda i: i.pop("slope"), r"'slope' is missing; distance, slope, geometry, mask are needed"),
     "unknown": (lambda i: i.update(slopes=i["slope"]), r"'slopes' is unknown"),
+    "a number and a name": (lambda i: i.update({3: 0, "x": 0}), r"3 is unknown"),
+    "rows of a mask that differ": (turn("mask", lambda v: [[True], [True, True]]), "mask: rows of different lengths"),
     "a list": (turn("geometry", np.ndarray.tolist), r"geometry: list found, a numpy array of float32 \(4, 76\) needed"),
     "a tensor": (turn("slope", torch.from_numpy), r"slope: Tensor found, a numpy array"),
     "double": (turn("slope", lambda v: v.astype(float)), r"slope: float64 \(4, .* found, a numpy array of float32"),
@@ -59,6 +61,12 @@ WRONG = {
     "infinity": (put("geometry", (3, 0), -np.inf), r"geometry: -inf found at building 3, side_x \(m\); numbers"),
     "two infinities": (put("geometry", (3, slice(0, 2)), [np.inf, -np.inf]), r"geometry: inf found at building 3"),
 }
+
+
+@pytest.mark.parametrize("inputs", [None, [], 1.0])
+def test_what_is_no_dictionary_is_refused(model, inputs):
+    with pytest.raises(InputError, match=r"model inputs: \w+ found, a dictionary with distance, slope, geometry, mask"):
+        model.run(inputs)
 
 
 @pytest.mark.parametrize("wrong", WRONG)

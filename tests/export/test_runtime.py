@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 from plumbline.core.errors import InputError
 from plumbline.export import answers
 from plumbline.export import answers as spread
-from plumbline.export.onnx import finish, said_by
+from plumbline.export.onnx import finish, read_metadata
 from plumbline.export.runtime import CPU, OnnxModel
 from plumbline.prepare.features.shards import load_shards
 
@@ -72,7 +72,7 @@ def test_somebody_elses_model_is_refused(tmp_path):
 def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, changed, said):
     path = tmp_path / "model.onnx"
     path.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
-    finish(path, {**said_by(path), **changed})
+    finish(path, {**read_metadata(path), **changed})
     with pytest.raises(InputError, match=rf"model\.onnx: its metadata are not those of a Plumbline model \({said}\)"):
         OnnxModel(path)
 
@@ -93,7 +93,7 @@ def test_the_number_of_threads_is_what_was_asked_for(tiny, monkeypatch, asked, t
 
 
 def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, monkeypatch):
-    monkeypatch.setattr(spread, "LEAST_CELLS", 30)
+    monkeypatch.setattr(spread, "MIN_CELLS", 30)
     inputs = data.pad(np.random.default_rng(1).permutation(len(data)))
     alone, shared = (OnnxModel(tiny.data("export") / "pruned.onnx", threads=count) for count in (1, 3))
     assert len(spread.split_by_length(inputs["mask"], 3)) > 3

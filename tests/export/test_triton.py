@@ -11,7 +11,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file
 from plumbline.export.package import verify_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.export.triton import MARK, Settings, model_names, onnx_tensors, write_repository
+from plumbline.export.triton import MARK, TritonSettings, model_names, onnx_tensors, write_repository
 from plumbline.prepare.features.shards import load_shards
 from tests.export.model_config import ENUMS, parse
 from tests.tiny import run_cli
@@ -24,7 +24,7 @@ OF_ORT = {"tensor(float)": "TYPE_FP32", "tensor(bool)": "TYPE_BOOL", "tensor(int
 @pytest.fixture(scope="module")
 def repository(tiny, tmp_path_factory):
     out = tmp_path_factory.mktemp("triton") / "models"
-    assert write_repository(tiny.data("package"), out, Settings()) == [
+    assert write_repository(tiny.data("package"), out, TritonSettings()) == [
         "plumbline_fp16",
         "plumbline_int8",
         "plumbline",
@@ -133,19 +133,25 @@ def test_a_name_that_is_no_folder_is_refused(tiny, name):
 def test_our_own_repository_is_replaced_and_nothing_else(tiny, tmp_path):
     package, out = tiny.data("package"), tmp_path / "models"
     out.mkdir()
-    write_repository(package, out, Settings())  # an empty folder may be filled
-    write_repository(package, out, Settings(max_batch_size=8))
+    write_repository(package, out, TritonSettings())  # an empty folder may be filled
+    write_repository(package, out, TritonSettings(max_batch_size=8))
     assert read(out).max_batch_size == 8
     for name in ("mine/config.pbtxt", "plumbline/config.pbtxt", MARK):
         (out / name).parent.mkdir(exist_ok=True)
         before = (out / name).read_bytes() if (out / name).exists() else None
         (out / name).write_text("{}")
         with pytest.raises(InputError, match="not written by this command, or changed since"):
-            write_repository(package, out, Settings())
+            write_repository(package, out, TritonSettings())
         (out / name).write_bytes(before) if before else (out / name).unlink()
+    written = (out / MARK).read_bytes()
+    for content in ("[]", '"x"', '{"files": []}'):
+        (out / MARK).write_text(content)
+        with pytest.raises(InputError, match=rf"{MARK}: not the list of files that this command writes"):
+            write_repository(package, out, TritonSettings())
+    (out / MARK).write_bytes(written)
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match="file"):
-        write_repository(package, tmp_path / "file", Settings())
+        write_repository(package, tmp_path / "file", TritonSettings())
 
 
 def test_a_model_without_a_free_batch_is_refused(tiny, tmp_path):

@@ -1,17 +1,16 @@
 """Adapters of fields from end to end: trained, saved, loaded and combined, by torch and by the released package."""
 
 import numpy as np
-import pytest
 import torch
 from peft import PeftModel
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_folder
 from plumbline.fields.model.denoiser import load_denoiser
 from plumbline.fields.prepare.conditions import SPLITS, load_scenes
 from plumbline.fields.release.package import FieldModel, adapters_in, merge_adapters, open_fields
 from plumbline.fields.train.stage import train_adapter
 from tests.fields.model.made import alike, answer, make_inputs
+from tests.refusals import refuses
 from tests.tiny import run_cli
 
 
@@ -19,7 +18,7 @@ def test_training_an_adapter_again_gives_the_same_bytes(tiny_fields, tmp_path, m
     monkeypatch.chdir(tmp_path)
     prepared, base = tiny_fields.data("prepare"), tiny_fields.data("train")
     splits = {name: load_scenes(prepared / name) for name in SPLITS}
-    train_adapter(base, "noise", splits, tiny_fields.params, sha256_folder(prepared), tmp_path)
+    train_adapter(base, "noise", splits, tiny_fields.params, data_sha256=sha256_folder(prepared), out=tmp_path)
     assert sha256_folder(tmp_path / "noise") == sha256_folder(base / "adapters" / "noise")
 
 
@@ -51,14 +50,12 @@ def test_the_adapter_of_a_released_package_acts_as_in_torch_switched_and_merged(
 
 
 def test_an_adapter_is_refused_where_its_weights_are_not(tiny_fields):
-    with pytest.raises(InputError, match="not readable as an adapter of this network"):
+    with refuses("adapter.unreadable", "adapters/noise"):
         FieldModel(tiny_fields.data("export") / "int8.onnx", [(tiny_fields.package / "adapters/noise", 1.0)])
-    for adapters, said in (
-        (["sparse"], "sparse: no such adapter in .*; in it: noise"),
-        (["noise=3"], "a weight from 0 to 2"),
-    ):
-        with pytest.raises(InputError, match=said):
-            open_fields(tiny_fields.package, adapters)
+    with refuses("adapter.missing", "--adapter sparse:", tiny_fields.package, "in it: noise"):
+        open_fields(tiny_fields.package, ["sparse"])
+    with refuses("adapter.weight_out_of_range", "--adapter noise=3:"):
+        open_fields(tiny_fields.package, ["noise=3"])
 
 
 def test_adapters_are_listed_and_merged_by_commands(tiny_fields, tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.model.diagnosis import (
     KINDS,
-    LEAST_WIDTH,
+    MIN_WIDTH,
     NEAREST,
     NOTHING,
     deviations,
@@ -114,10 +114,11 @@ def test_who_may_have_no_damage_has_a_lower_end_of_0():
 
 @given(st.floats(0.01, 3), st.floats(0.01, 3), st.floats(NEAREST, 2), st.floats(0, 3))
 def test_a_length_is_shared_between_the_sides_as_the_halves_are(below, above, scale, length):
-    """Where the network's interval is at least `LEAST_WIDTH` long, it is `scale` times as long and `length` longer."""
+    """Where the network's interval is at least `MIN_WIDTH` long, it is `scale` times as long and
+    `length` longer."""
     severity = torch.tensor([[3 - below, 3.0, 3 + above]])
     scale_BC = (scale + length * narrowness(severity)).expand(1, 5)
     low, high = stretched(severity, scale_BC, scale_BC, EDGES - 100)
     width = below + above
-    assert (high - low).item() == pytest.approx(scale * width + length * min(1, width / LEAST_WIDTH), rel=1e-3)
+    assert (high - low).item() == pytest.approx(scale * width + length * min(1, width / MIN_WIDTH), rel=1e-3)
     torch.testing.assert_close((3 - low) * above, (high - 3) * below, rtol=1e-3, atol=1e-4)

@@ -158,7 +158,7 @@ def test_each_loss_counts_by_its_weight():
 
     def losses(quadrant, severity):
         own = build_losses(Train(**COMMON, quadrant_weight=quadrant, severity_weight=severity))
-        return [own.where(answer, labels).item(), own.how_much(answer, labels, standard).item()]
+        return [own.over_damaged(answer, labels).item(), own.over_all(answer, labels, standard).item()]
 
     quadrant = QuadrantLoss()
     counts = quadrant.counts(labels.quadrant_B)

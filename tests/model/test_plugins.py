@@ -190,7 +190,7 @@ def test_one_line_is_enough(table, add):
     batch, losses = make_batch(9, 1), build_losses(params.train)
     raw = model.raw(*(torch.from_numpy(np.array(inputs[name])) for name in inputs))
     standard_B = model.standard_severity(batch.severity_B)
-    (losses.where(raw, batch) + losses.how_much(raw, batch, standard_B)).backward()
+    (losses.over_damaged(raw, batch) + losses.over_all(raw, batch, standard_B)).backward()
     assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.model.pooling import Attended, Deviation, Max, Mean, Pool
+from plumbline.model.pooling import Attended, Deviation, Max, Mean, PoolingLayer
 from plumbline.params.plugins import POOLING
 
 
@@ -34,7 +34,7 @@ def test_looks_are_over_the_mask_alone(lengths):
 @given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4))
 def test_shares_add_up_to_one_and_padding_has_none(kind, lengths):
     x, mask = buildings(lengths)
-    share = Pool(kind, 3).share(x, mask)
+    share = PoolingLayer(kind, 3).share(x, mask)
     torch.testing.assert_close(share.sum(1), torch.ones(len(lengths)))
     assert (share >= 0).all()
     assert not share[~mask].any()
@@ -44,7 +44,7 @@ def test_shares_add_up_to_one_and_padding_has_none(kind, lengths):
 def test_the_gradients_of_a_lone_scatterer_are_finite(kind):
     x, mask = buildings([1, 4])
     x.requires_grad_()
-    sum(look.sum() for look in Pool(kind, 3)(x, mask)).backward()
+    sum(look.sum() for look in PoolingLayer(kind, 3)(x, mask)).backward()
     assert torch.isfinite(x.grad).all()
     assert not x.grad[~mask].any()
 

@@ -11,7 +11,7 @@ from plumbline.prepare.assignment import owners
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
-from plumbline.train.data.batches import Buildings
+from plumbline.train.data.batches import BuildingSet
 from plumbline.train.data.sampler import Symmetry
 from tests.prepare.made import (
     ASCENDING,
@@ -292,7 +292,7 @@ DIAGONAL = ((-0.4, -0.4, 0.82), (0.45, 0.45, 0.77))
 def test_augmentation_gives_what_a_mirrored_house_would(which, los, size):
     tracks, buildings = one_building(size=size, los=los)
     turned, straight = (
-        Buildings(prepare_buildings(*scene, PARAMS).sequences)[np.array([0])]
+        BuildingSet(prepare_buildings(*scene, PARAMS).sequences)[np.array([0])]
         for scene in (mirrored(tracks, buildings, which), (tracks, buildings))
     )
     augmented = apply_symmetry(straight, which)

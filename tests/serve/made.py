@@ -19,7 +19,7 @@ from plumbline.prepare.series.beginning import BEGINNINGS, TIME
 from plumbline.prepare.strain_course import StrainCourses
 from plumbline.serve.base_rate import fixed_rate
 from plumbline.serve.columns import WHOLE
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.predictions import make_predictions, named_mechanism
 
 OF_LEVEL = category_of_levels()
@@ -149,9 +149,9 @@ def judged_of(
     reason: NDArray[np.object_] | None = None,
     rate: float = 0.1,
     prepare: Prepare = Prepare(),  # noqa: B008
-) -> Judged:
+) -> CityPredictions:
     """The same with the reason of each, if it is not that of the table."""
     if reason is None:
         reason = table["reason"].to_numpy(object)
     table = table.assign(reason=reason)
-    return Judged(table, explanations(reason, prepare, np.full(len(table), np.nan)), fixed_rate(rate))
+    return CityPredictions(table, explanations(reason, prepare, np.full(len(table), np.nan)), fixed_rate(rate))

@@ -10,16 +10,16 @@ from plumbline.core.errors import InputError
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, TOP_PERMILLE, category
 from plumbline.export.answers import Answers
 from plumbline.serve.base_rate import (
-    HELD_RATE,
     LEAST_RATE,
     MOST_RATE,
+    PRIOR_RATE,
     DamageRate,
     at_rate,
     estimate_rate,
     fixed_rate,
-    given_rate,
     likeliest_rate,
     odds_of,
+    parse_rate,
     with_odds,
 )
 from tests.serve.made import OF_LEVEL, SHARE, answers_of
@@ -83,7 +83,7 @@ def estimated(p, share, given=None, noise=None):
 def test_of_no_buildings_nothing_is_known():
     """The share is the one that is held before, and any may be right."""
     found, factor = estimated(np.zeros(0), 0.999)
-    assert found.rate == pytest.approx(HELD_RATE, rel=0.02)
+    assert found.rate == pytest.approx(PRIOR_RATE, rel=0.02)
     assert (found.low, found.high) == (pytest.approx(0, abs=1e-3), pytest.approx(1, abs=1e-3))
     assert factor.shape == (0,)
     assert estimated(np.zeros(0), 0.8, 0.3).rate == fixed_rate(0.3)
@@ -106,7 +106,7 @@ def test_cities_that_are_all_damaged_or_all_sound_are_told(count, apart, seed):
     damaged, sound = (estimated(drawn(rng, count, rate, apart), CALIBRATED)[0] for rate in (1.0, 0.0))
     assert damaged.rate == CALIBRATED
     assert damaged.high > 0.9
-    assert sound.rate < 2 * HELD_RATE / count**0.25
+    assert sound.rate < 2 * PRIOR_RATE / count**0.25
     assert sound.low < 1e-4
 
 
@@ -130,7 +130,7 @@ def test_answers_that_tell_nothing_leave_every_share_open(count, rate, apart):
     assert found.is_vague
     assert found.low < 1e-3
     assert found.high > 0.999
-    assert HELD_RATE / 2 < found.rate < 2 * HELD_RATE
+    assert PRIOR_RATE / 2 < found.rate < 2 * PRIOR_RATE
 
 
 def by_noise(rate, seed, factors=(1.0, 1.05, 1.2, 1.6), count=6000):
@@ -178,8 +178,8 @@ def test_a_share_that_the_points_do_not_show_is_called_so():
 @pytest.mark.parametrize("text", ["0", "1", "2%", "0,02", "nan", "", "Auto"])
 def test_what_is_no_rate_is_refused(text):
     with pytest.raises(InputError, match=r"--damage-rate .*: a number above 0 and below 1 is needed, as 0\.02 for 2 %"):
-        given_rate(text)
-    assert [given_rate(text) for text in ("auto", "0.02", "1e-3")] == [None, 0.02, 0.001]
+        parse_rate(text)
+    assert [parse_rate(text) for text in ("auto", "0.02", "1e-3")] == [None, 0.02, 0.001]
 
 
 def any_answers(seed, count=40) -> Answers:

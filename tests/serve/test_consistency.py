@@ -16,7 +16,7 @@ from plumbline.prepare.abstention import ABSTENTIONS, OK, UNSURE_WHERE
 from plumbline.serve.columns import LIST_ORDER, VERTICAL, format_permille, format_share, has_answer
 from plumbline.serve.map.content import description
 from plumbline.serve.map.document import make_document
-from plumbline.serve.report.listing import Listed, list_cells, sheet_cells
+from plumbline.serve.report.listing import ListedBuilding, list_cells, sheet_cells
 from plumbline.serve.report.words import facts_of, headline_of
 from tests.serve.made import judged_of, table_of
 from tests.serve.one_answer import assert_one_answer
@@ -62,7 +62,7 @@ def test_one_building_has_one_answer_wherever_it_is_shown(table: geopandas.GeoDa
     in_order = table.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
     assert list(on_map) == in_order["building_id"].tolist()
     for (_, building), is_answered in zip(table.iterrows(), has_answer(table), strict=True):
-        listed = Listed(building, "why")
+        listed = ListedBuilding(building, "why")
         assert_one_answer(building, on_map[building.building_id], list_cells(listed), sheet_cells(listed))
         panel = html.unescape(re.sub("<[^>]*>", "\n", description(building, "why")))
         percent = format_share(building.p_damaged)

@@ -37,7 +37,7 @@ def written(layer):
 
 @pytest.mark.parametrize("piece", [1, 2, 4096])
 def test_points_are_those_that_were_judged_by_with_their_own_histories(track, monkeypatch, piece):
-    monkeypatch.setattr(histories, "PIECE", piece)
+    monkeypatch.setattr(histories, "PIECE_POINTS", piece)
     (layer,) = scatterer_layers([track], [OWNER], TABLE)
     assert layer.name == "scatterers_T"
     rows = written(layer)
@@ -66,12 +66,12 @@ def test_a_track_without_such_points_has_no_layer(track):
 
 
 def test_where_there_are_too_many_the_most_probably_damaged_have_theirs(track, monkeypatch, caplog):
-    monkeypatch.setattr(histories, "MOST_EPOCHS", 4)
+    monkeypatch.setattr(histories, "MAX_EPOCHS", 4)
     (layer,) = scatterer_layers([track], [OWNER], TABLE)
     assert [name for name in written(layer) if name.startswith("D")] == [
         f"D{str(day).replace('-', '')}" for day in EPOCHS[-4:]
     ]
-    monkeypatch.setattr(histories, "MOST_VALUES", 3 * 4)
+    monkeypatch.setattr(histories, "MAX_DISPLACEMENTS", 3 * 4)
     (layer,) = scatterer_layers([track], [OWNER], TABLE)
     worst = TABLE.loc[TABLE["p_damaged"].idxmax(), "building_id"]
     assert set(written(layer)["building_id"]) == {worst}

@@ -22,8 +22,8 @@ from plumbline.prepare.abstention import (
 )
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
-from plumbline.serve.columns import ASKED, JUDGEMENT, OPTIONAL, has_answer
-from plumbline.serve.judgement import Model, judge, say_damaged, say_unjudged
+from plumbline.serve.columns import DAMAGE_COLUMNS, JUDGEMENT, OPTIONAL, has_answer
+from plumbline.serve.judgement import ModelSummary, judge, log_damaged, log_unjudged
 from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
@@ -32,7 +32,7 @@ from tests.serve.made import SHARE, answers_of
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
 CALIBRATED = sum(SHARE[1:])
-MODEL = Model("1", SHARE)
+MODEL = ModelSummary("1", SHARE)
 CASES = {
     # probability of damage, confidence, error of each of 16 points in mm (10 m: strain error 0.058 of it), novelty
     "damaged in a place": (0.99, 0.56, 1.0, 0.2, "ok"),
@@ -70,7 +70,7 @@ def judged(cases, limits=LIMITS, rate=CALIBRATED):
     count = len(cases)
     errors = strain_error(buildings([[float(one)] * 16 for one in error], (10, 10)))
     asked = ModelledBuildings(np.arange(count), np.full(count, 16), np.zeros(count, bool), errors)
-    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, rate)
+    found = judge(asked, answered(p_damaged, confidence, novelty), town(count), limits, MODEL, damage_rate=rate)
     return found.reason.tolist()
 
 
@@ -168,7 +168,7 @@ def test_one_that_leans_too_far_is_not_called_sound():
         lean=np.array([9.0, 13.0, 13.0, 13.0]),
         agreeing=np.full((4, 1), 12),
     )
-    found = judge(asked, answers, town(4), LIMITS, MODEL, CALIBRATED, whole=whole)
+    found = judge(asked, answers, town(4), LIMITS, MODEL, damage_rate=CALIBRATED, whole=whole)
     assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]
     assert found.table["status"].tolist() == ["ok", "ok", "insufficient_points", "ok"]
     assert found.explanation[2].endswith("These points could show 9 permille at best")
@@ -219,7 +219,7 @@ def test_every_row_stands_for_the_estimated_rate(result, tmp_path):
     assert table["building_id"].tolist() == footprints["building_id"].tolist()
     assert ok.sum() > 150
     assert (table.loc[ok, "damage_rate"] == result.rate.rate).all()
-    assert table.loc[~ok, [name for name in JUDGEMENT if name not in ASKED]].isna().all(axis=None)
+    assert table.loc[~ok, [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]].isna().all(axis=None)
     assert table.index[table["p_damaged"].notna()].tolist() == asked.footprint.tolist()
     assert table.loc[ok, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert (result.reason[~np.isin(np.arange(400), asked.footprint)] == "no_points").all()
@@ -242,8 +242,8 @@ def test_as_many_are_damaged_as_their_probabilities_say(result):
 
 def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, caplog):
     caplog.set_level("INFO")
-    say_damaged(result, "Rome: ")
-    say_unjudged(result, "Rome: ")
+    log_damaged(result, "Rome: ")
+    log_unjudged(result, "Rome: ")
     p = result.table.loc[has_answer(result.table), "p_damaged"]
     share = str(result.rate)[:1].upper() + str(result.rate)[1:]
     few, none = (int((result.reason == name).sum()) for name in ("few_points", "no_points"))
@@ -253,11 +253,11 @@ def test_what_is_judged_and_damaged_is_logged_with_the_way_to_go_on(result, capl
         f"Rome: not judged: {few} few_points, {none} no_points",
     ]
     caplog.clear()
-    nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, 0.02)
+    nothing = judge(nothing_asked([0, 0, 0]), nobody(), town(3), LIMITS, MODEL, damage_rate=0.02)
     assert nothing.table["status"].tolist() == ["insufficient_points"] * 3
     assert (nothing.rate.rate, nothing.rate.low, nothing.rate.high, nothing.rate.estimated) == (0.02, 0.02, 0.02, False)
-    say_damaged(nothing)
-    say_unjudged(result._replace(table=result.table.assign(reason="ok")))
+    log_damaged(nothing)
+    log_unjudged(result._replace(table=result.table.assign(reason="ok")))
     assert caplog.messages == []
 
 

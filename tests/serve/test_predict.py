@@ -19,7 +19,7 @@ from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
 from plumbline.prepare.abstention import STATUSES
-from plumbline.serve.columns import ASKED, COLUMNS, JUDGEMENT, OPTIONAL, has_answer
+from plumbline.serve.columns import COLUMNS, DAMAGE_COLUMNS, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.sources.city.in_memory import read_tracks, warn_of_short
 from tests.prepare.made import make_track
@@ -90,7 +90,7 @@ def test_every_footprint_gets_a_row(case):
     assert table.loc[judged, [name for name in JUDGEMENT if name not in OPTIONAL]].notna().all(axis=None)
     assert table.loc[judged, "damage_rate"].nunique() == 1
     assert re.search(r"INFO .* damaged.* \(90 % interval .* to .* %\)", ended.err)
-    unanswered = [name for name in JUDGEMENT if name not in ASKED]
+    unanswered = [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]
     assert table.loc[~has_answer(table), unanswered].isna().all(axis=None)
     said = table[judged]
     assert (said["severity_low"] <= said["severity_permille"]).all()
@@ -266,7 +266,7 @@ def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case):
     there = answers(case)
     rewrite_buildings(case, lambda frame: frame.assign(geometry=frame.translate(12, -9)))
     ended = case.run()
-    assert re.search(r"the points seem to lie \d+ m west and \d+ m north of the footprints", ended.err)
+    assert re.search(r"\d+ m west and \d+ m north of the footprints", ended.err)
     (line,) = re.findall(r"ingest: (\{products: .*\}\})", ended.err)
     (moved,) = re.findall(r"moved_m: (\[.*\])", line)
     assert json.loads(moved) == pytest.approx([12, -9], abs=1)  # a hundred points tell no more

@@ -20,7 +20,7 @@ from plumbline.prepare.abstention import ModelledBuildings, has_few_points, stra
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.pretrained import PACKAGE
-from plumbline.serve.judgement import Model, judge
+from plumbline.serve.judgement import ModelSummary, judge
 from tests.serve.made import SHARE, whole_of
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.75)
@@ -77,7 +77,7 @@ def predicted(sequences, answers, hides_damage, rate, limits=LIMITS, share=SHARE
     few = has_few_points(sequences, limits)
     asked = ModelledBuildings(np.arange(count), np.asarray(sequences.length), few, strain_error(sequences))
     whole = whole_of(count)._replace(lean=np.where(hides_damage, 1e3, 0.0), resolution=np.full(count, 1e3))
-    judged = judge(asked, answers, town, limits, Model("1", share), rate, whole=whole)
+    judged = judge(asked, answers, town, limits, ModelSummary("1", share), damage_rate=rate, whole=whole)
     return judged.table.assign(reason=judged.reason)
 
 

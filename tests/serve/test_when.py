@@ -9,7 +9,7 @@ import shapely
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import ModelledBuildings
 from plumbline.serve.columns import WHEN
-from plumbline.serve.judgement import Model, judge
+from plumbline.serve.judgement import ModelSummary, judge
 from plumbline.serve.when import DATES, FIGURES, RATES, course_rows, when_columns
 from tests.serve.made import PERIOD, SHARE, answers_of, courses_of
 
@@ -31,7 +31,15 @@ def judged(damage_rate):
     frame = geopandas.GeoDataFrame({"building_id": list("abcdefghij")}, geometry=shapes, crs="EPSG:32633")
     answers = answers_of([[0.9, 0.1, 0, 0]] * COUNT, np.full(COUNT, 2.0), p_damaged=0.97)
     asked = ModelledBuildings(np.arange(COUNT), np.full(COUNT, 9), np.arange(COUNT) == 3, np.full(COUNT, 0.1))
-    return judge(asked, answers, frame, Prepare(), Model("7", SHARE), damage_rate, courses=courses_of(BUILDING, ONSETS))
+    return judge(
+        asked,
+        answers,
+        frame,
+        Prepare(),
+        ModelSummary("7", SHARE),
+        damage_rate=damage_rate,
+        courses=courses_of(BUILDING, ONSETS),
+    )
 
 
 def test_nothing_is_said_of_a_building_that_is_probably_sound():

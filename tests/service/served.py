@@ -19,17 +19,22 @@ import plumbline
 from plumbline.service import runner
 from plumbline.service.app import make_app
 from plumbline.service.runner import LocalJob
-from plumbline.service.settings import Limits, Settings
+from plumbline.service.settings import ServiceLimits, ServiceSettings
 from tests.ports import free_port
 from tests.service.forked import ForkedJob, place
 from tests.waiting import PATIENCE_S, until
 
-DEFAULT = Limits()
+DEFAULT = ServiceLimits()
 
 
 @contextmanager
 def service(
-    folder: Path, package: Path, fields: Path, limits: Limits = DEFAULT, job: type[LocalJob] = ForkedJob, **more: Any
+    folder: Path,
+    package: Path,
+    fields: Path,
+    limits: ServiceLimits = DEFAULT,
+    job: type[LocalJob] = ForkedJob,
+    **more: Any,
 ) -> Iterator[TestClient]:
     """A service in this process; its jobs run in processes of their own, which need not load the libraries again.
 
@@ -38,7 +43,7 @@ def service(
         job: `LocalJob` for processes as the service itself starts them.
     """
     place()
-    settings = Settings(folder=folder, model=str(package), restoration_model=str(fields), limits=limits, **more)
+    settings = ServiceSettings(folder=folder, model=str(package), restoration_model=str(fields), limits=limits, **more)
     with (
         mock.patch.object(runner, "LocalJob", job),
         mock.patch.object(tempfile, "tempdir", tempfile.tempdir),  # which the service sets

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from plumbline.service.guard import PIECE_BYTES, Guard
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import Problem
-from plumbline.service.settings import Limits, Settings
+from plumbline.service.settings import ServiceLimits, ServiceSettings
 
 MB = 1_000_000
 
@@ -56,7 +56,7 @@ def asked(chunks, encoding, kind=""):
         async def send(message):
             sent.append(message)
 
-        settings = Settings(folder=".", limits=Limits(upload_mb=1))
+        settings = ServiceSettings(folder=".", limits=ServiceLimits(upload_mb=1))
         own = [(b"content-encoding", encoding.encode()), (b"content-length", str(sum(map(len, chunks))).encode())]
         own.append((b"content-type", kind.encode()))
         await Guard(application, settings, Meters())(

@@ -15,7 +15,7 @@ from plumbline.export.package import open_package
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.service.inference import JSON_LENGTH
 from plumbline.service.job_store import DATABASE, JOBS, JobStore
-from plumbline.service.settings import Limits
+from plumbline.service.settings import ServiceLimits
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.service.served import files, is_problem, process, service
@@ -27,7 +27,7 @@ pytest.importorskip("fastapi")
 @pytest.fixture(scope="module")
 def served(package, fields_package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    with service(folder, package, fields_package, Limits(infer_mb=1)) as client:
+    with service(folder, package, fields_package, ServiceLimits(infer_mb=1)) as client:
         yield client
 
 
@@ -162,7 +162,7 @@ def test_tensors_of_files_have_the_answers_that_predict_has(served, city, packag
 
 def test_tensors_of_too_many_buildings_or_of_odd_files_are_refused(city, package, fields_package, tmp_path):
     sent = files(city.products(), city.footprints)
-    with service(tmp_path, package, fields_package, Limits(tensor_buildings=3)) as client:
+    with service(tmp_path, package, fields_package, ServiceLimits(tensor_buildings=3)) as client:
         assert is_problem(client.post("/v1/tensors", files=sent), 422, "the tensors of 3 at a time")
         assert is_problem(client.post("/v1/tensors", files=sent[:-1]), 422, "buildings")
         assert is_problem(client.post("/v1/tensors", files=sent, data={"damage_rate": "0.1"}), 422, "damage_rate")

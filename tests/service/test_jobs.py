@@ -17,7 +17,7 @@ from plumbline.serve.report.about import MAX_LETTERS
 from plumbline.service import job_store as job_files
 from plumbline.service.jobs import choose_kind
 from plumbline.service.runner import LocalJob
-from plumbline.service.settings import Limits
+from plumbline.service.settings import ServiceLimits
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.service.forked import ForkedJob
@@ -32,7 +32,7 @@ GEOJSON = "application/geo+json"
 @pytest.fixture(scope="module")
 def served(package, fields_package, tmp_path_factory):
     folder = tmp_path_factory.mktemp("service")
-    with service(folder, package, fields_package, Limits(files=6, queue=3)) as client:
+    with service(folder, package, fields_package, ServiceLimits(files=6, queue=3)) as client:
         yield client, folder
 
 
@@ -265,7 +265,7 @@ def test_each_token_sees_its_own_jobs_alone(city, package, fields_package, tmp_p
 
 @pytest.mark.heavy
 def test_a_full_queue_and_a_locked_list_are_told(city, package, fields_package, tmp_path):
-    with service(tmp_path / "s", package, fields_package, Limits(queue=0)) as client:
+    with service(tmp_path / "s", package, fields_package, ServiceLimits(queue=0)) as client:
         answer = client.post("/v1/predict", files=files(city.products(), city.footprints))
         assert is_problem(answer, 429, "wait already")
         assert int(answer.headers["retry-after"]) > 0
@@ -282,9 +282,9 @@ def test_a_full_queue_and_a_locked_list_are_told(city, package, fields_package, 
 @pytest.mark.heavy
 def test_a_job_too_large_or_too_slow_is_ended(city, package, fields_package, tmp_path):
     for limits, said, job in (
-        (Limits(points=10), "this service takes 10", ForkedJob),
-        (Limits(footprints=3), "this service takes 3", ForkedJob),
-        (Limits(job_minutes=0.001), "longer than", LocalJob),
+        (ServiceLimits(points=10), "this service takes 10", ForkedJob),
+        (ServiceLimits(footprints=3), "this service takes 3", ForkedJob),
+        (ServiceLimits(job_minutes=0.001), "longer than", LocalJob),
     ):
         with service(tmp_path / said.split()[0], package, fields_package, limits, job) as client:
             answer = client.post("/v1/predict", files=files(city.products(), city.footprints))

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from plumbline.serve.columns import DECLARED
-from plumbline.serve.report.about import About
+from plumbline.serve.report.about import ReportTexts
 from plumbline.service.guard import OPEN
 from tests.service.served import process, service
 from tests.waiting import PATIENCE_S, until
@@ -53,7 +53,7 @@ def test_each_column_of_the_answer_is_described(document):
         assert described.get("x-unit", "") == column.unit
         assert {"str": "string", "float64": "number"}.get(column.dtype, "integer") in described["type"]
     fields = document["components"]["schemas"]["PredictForm"]["properties"]
-    for name, field in About.model_fields.items():
+    for name, field in ReportTexts.model_fields.items():
         assert field.description in fields[name]["description"]
         assert fields[name]["maxLength"]
 

@@ -22,7 +22,7 @@ from plumbline.service.app import make_app
 from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
 from plumbline.service.models import Models
 from plumbline.service.problems import for_requests
-from plumbline.service.settings import Settings
+from plumbline.service.settings import ServiceSettings
 from tests.service.served import ended, files, is_problem, process, service
 from tests.waiting import PATIENCE_S, until, until_gone
 
@@ -123,12 +123,12 @@ def test_a_proxy_may_show_it_under_a_path(guarded):
 def test_another_address_needs_a_token(tmp_path):
     for host in ("0.0.0.0", "192.168.0.7", "example.org", "::"):
         with pytest.raises(ValidationError, match="needs a token"):
-            Settings(folder=tmp_path, host=host)
-        assert Settings(folder=tmp_path, host=host, tokens=(SecretStr(TOKEN),)).host == host
+            ServiceSettings(folder=tmp_path, host=host)
+        assert ServiceSettings(folder=tmp_path, host=host, tokens=(SecretStr(TOKEN),)).host == host
     for host in ("127.0.0.1", "::1", "localhost"):
-        assert Settings(folder=tmp_path, host=host).tokens == ()
+        assert ServiceSettings(folder=tmp_path, host=host).tokens == ()
     with pytest.raises(ValidationError, match="fewer than 16"):
-        Settings(folder=tmp_path, tokens=(SecretStr(TOKEN), SecretStr("short")))
+        ServiceSettings(folder=tmp_path, tokens=(SecretStr(TOKEN), SecretStr("short")))
 
 
 def test_tokens_are_read_from_a_file_of_ones_own(tmp_path):
@@ -245,7 +245,7 @@ def test_another_champion_is_served_without_losing_a_request(package, fields_pac
     first, other = (Path(shutil.copytree(package, tmp_path / name)) for name in ("package", "other"))
     link = tmp_path / "model"
     link.symlink_to(first)
-    settings = Settings(folder=tmp_path / "s", model=str(link), restoration_model=str(fields_package))
+    settings = ServiceSettings(folder=tmp_path / "s", model=str(link), restoration_model=str(fields_package))
     models = Models(settings)
     before = models.diagnosis
     models.refresh()
@@ -261,7 +261,7 @@ def test_another_champion_is_served_without_losing_a_request(package, fields_pac
     assert models.diagnosis.package == other.resolve()
     for model, words in (("nothing", "no such folder"), (str(fields_package), "judges no buildings")):
         with pytest.raises(InputError, match=words):
-            make_app(Settings(folder=tmp_path, model=model))
+            make_app(ServiceSettings(folder=tmp_path, model=model))
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.sources.levelling import read_levelling
+from tests.refusals import refuses, warned
 
 LONG = """point,easting,northing,date,height_m
 A,100.0,200.0,2020-01-10,10.0000
@@ -57,25 +57,25 @@ def test_places_buildings_errors_and_gaps_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "key", "places"),
     [
-        (LONG.replace("height_m", "velocity"), "line 1: the header has .* needs the columns point, date"),
-        (LONG.replace("easting", "row"), "no place of the points"),
-        (LONG.replace("9.9950", "9.99.50"), "line 3, column height_m: '9.99.50' found"),
-        (LONG.replace("B,110.0,200.0,2020-01-10", "B,110.0,200.0,2020-13-10"), "line 4, column date: '2020-13-10'"),
-        (LONG.replace("2023-06-30", "now"), "line 3, column date: 'now' found, a day is needed"),
-        (LONG.replace("B,110.0,200.0,2023", "B,110.0,205.0,2023"), "line 5, column easting: .* another place"),
-        (LONG.replace("2023-06-30", "2020-01-10"), "line 3, column point: 'A' found, a second value of 2020-01-10"),
-        (LONG.replace("2020-01-10", "01/02/2020").replace("2023-06-30", "03/04/2023"), "day or month first"),
-        (SAME["wide"].replace("-7.5", "0.1").replace("-5", "0.6"), "the unit of the heights is not clear"),
-        (SAME["wide, named"].replace("7.5", "-7.5"), "50% of the settlements are positive: is that up or down"),
-        (LONG.splitlines()[0] + "\n", "but no points"),
-        (LONG.replace("height_m", "height_mm"), "height_mm, read as mm: the points change by 0.005 mm"),
-        (SAME["wide"].replace("2020\t", "2020 [m]\t").replace("2023\n", "2023 [m]\n"), "Are they in mm?"),
+        (LONG.replace("height_m", "velocity"), "levelling.missing_column", ["line 1", "velocity"]),
+        (LONG.replace("easting", "row"), "levelling.no_place", ["line 1", "easting"]),
+        (LONG.replace("9.9950", "9.99.50"), "csv.not_a_number", ["line 3, column height_m", "'9.99.50'"]),
+        (LONG.replace("B,110.0,200.0,2020-01", "B,110.0,200.0,2020-13"), "levelling.not_a_day", ["line 4", "'2020-13"]),
+        (LONG.replace("2023-06-30", "now"), "levelling.not_a_day", ["line 3, column date", "'now'"]),
+        (LONG.replace("B,110.0,200.0,2023", "B,110.0,205.0,2023"), "levelling.other_place", ["line 5, column easting"]),
+        (LONG.replace("2023-06-30", "2020-01-10"), "levelling.repeated_value", ["line 3", "'A'", "2020-01-10"]),
+        (LONG.replace("2020-01-10", "01/02/2020").replace("2023-06-30", "3/4/2023"), "levelling.ambiguous_days", []),
+        (SAME["wide"].replace("-7.5", "0.1").replace("-5", "0.6"), "levelling.unclear_unit", ["height_m"]),
+        (SAME["wide, named"].replace("7.5", "-7.5"), "levelling.unclear_sign", ["50%", "displacement_mm"]),
+        (LONG.splitlines()[0] + "\n", "levelling.none", []),
+        (LONG.replace("height_m", "height_mm"), "levelling.unlikely_unit", ["height_mm, read as mm", "0.005 mm"]),
+        (SAME["wide"].replace("20\t", "20 [m]\t").replace("23\n", "23 [m]\n"), "levelling.unlikely_unit", ["in mm?"]),
     ],
 )
-def test_what_is_not_clear_is_refused_with_what_to_write(tmp_path, text, said):
-    with pytest.raises(InputError, match=said):
+def test_what_is_not_clear_is_refused_with_what_to_write(tmp_path, text, key, places):
+    with refuses(key, "levels.csv", *places):
         read(tmp_path, text)
 
 
@@ -97,5 +97,5 @@ def test_one_mistyped_height_says_nothing_of_the_unit(tmp_path):
 def test_an_unusual_unit_is_warned_of(tmp_path, caplog):
     caplog.set_level("INFO", "plumbline")
     read(tmp_path, SAME["wide, named"].replace(",5\n", ",500\n").replace(",7.5\n", ",750\n"))
-    assert "more than buildings settle" in caplog.text
+    assert warned(caplog, "levelling.unlikely_unit", "read as mm")
     assert "values in mm (column 'settlement_20200110_mm')" in caplog.text

@@ -13,6 +13,7 @@ from plumbline.serve.inspect import look
 from plumbline.sources.checks import warn_of_datum
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.read import read_points
+from tests.refusals import refuses, warned, warning_keys
 from tests.sources.checks.test_consistency_heights import on_a_hill
 from tests.sources.footprints.test_cases import BASE, CRS
 from tests.sources.make import rows, squares, text, zipped
@@ -27,16 +28,17 @@ def test_an_answer_with_features_is_no_error_whatever_stands_before_them(tmp_pat
 
 def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
     path = zipped(tmp_path / "a.xlsx", {"[Content_Types].xml": "<x/>", "xl/workbook.xml": "<x/>"})
-    for read in (read_points, lambda path: read_buildings(path, CRS)):
-        with pytest.raises(InputError, match="a spreadsheet: save it as csv"):
-            read(path)
+    with refuses("archive.csv_count", path, "save it as csv"):
+        read_points(path)
+    with pytest.raises(InputError, match="save it as csv"):
+        read_buildings(path, CRS)
     for name, content in (("a00000001.gdbtable", b"\3\0\0\0"), ("a.tif", b"II*\0" + bytes(99))):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match=rf"{name}: (not readable|no file of footprints)"):
             read_buildings(tmp_path / name, CRS)
     with pytest.raises(InputError, match="--points"):
         read_buildings(BASE / "asc.csv", CRS)
-    with pytest.raises(InputError, match="--buildings"):
+    with refuses("layer.not_one", "fp.gpkg", "--buildings"):
         read_points(BASE / "fp.gpkg")
 
 
@@ -44,7 +46,7 @@ def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
 def test_hdf5_without_a_series_is_named(tmp_path, attributes):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file.attrs.update(attributes)
-    with pytest.raises(InputError, match=rf"a\.h5: .*{attributes.get('FILE_TYPE', 'HDF5')}"):
+    with refuses("hdf5.no_series", "a.h5", attributes.get("FILE_TYPE", "HDF5")):
         read_points(tmp_path / "a.h5")
 
 
@@ -52,24 +54,20 @@ def test_hdf5_without_a_series_is_named(tmp_path, attributes):
 def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
     with tarfile.open(tmp_path / name, "w:gz" if name == "p.tgz" else "w") as archive:
         archive.add(BASE / "asc.csv", "deep/asc.csv")
-    for read in (read_points, lambda path: read_buildings(path, CRS)):
-        with pytest.raises(InputError, match=r"a tar archive\. Unpack it, and give the files in it\.$"):
-            read(tmp_path / name)
+    with refuses("file.foreign", name, "tar archive", "Unpack it"):
+        read_points(tmp_path / name)
+    with pytest.raises(InputError, match=rf"{name}: .*tar archive\. Unpack it"):
+        read_buildings(tmp_path / name, CRS)
     (found,) = look([tmp_path / name]).files
     assert len(found.doubts) == 1
 
 
 @pytest.mark.parametrize(
-    ("start", "said"),
-    [
-        (b"BZh91AY", r"a bzip2 archive\. Unpack it"),
-        (b"\x89PNG\r\n\x1a\n", r"a picture \(PNG\)\. Export its table"),
-        (b"\x93NUMPY\x01\0", "a NumPy file"),
-    ],
+    ("start", "kind"), [(b"BZh91AY", "bzip2"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"\x93NUMPY\x01\0", "NumPy")]
 )
-def test_points_in_another_packing_are_to_be_unpacked(tmp_path, start, said):
+def test_points_in_another_packing_are_to_be_unpacked(tmp_path, start, kind):
     (tmp_path / "a.csv").write_bytes(start + bytes(range(256)))
-    with pytest.raises(InputError, match=said):
+    with refuses("file.foreign", "a.csv", kind):
         read_points(tmp_path / "a.csv")
 
 
@@ -78,9 +76,8 @@ def test_heights_of_0_in_one_product_are_told_as_missing_and_not_as_another_zero
     flat = replace(other, height=np.zeros(len(other)))
     for pair in ([hill, flat], [flat, hill]):
         warn_of_datum(pair, ["a.csv", "b.csv"])
-        assert "all heights of one are 0 m, those of the other are not" in caplog.text
-        assert "state raised_m" not in caplog.text
+        assert warning_keys(caplog) == ["heights.one_flat"]
         caplog.clear()
     (tmp_path / "a.csv").write_text(text([row | {"height_ortho": "0", "temporal_coherence": "1"} for row in rows(12)]))
     read_points(tmp_path / "a.csv")
-    assert "all of its points have the height 0 m" in caplog.text
+    assert warned(caplog, "heights.flat", "a.csv", "0 m")

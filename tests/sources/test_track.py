@@ -30,7 +30,7 @@ def test_blocks_of_one_track_are_put_together_in_order_and_others_are_not():
     with pytest.raises(ValueError, match="cannot be one track"):
         concatenate_tracks([parts[0], replace(parts[1], name="another")])
     with pytest.raises(ValueError, match="cannot be one track"):
-        concatenate_tracks([parts[0], parts[1].at(np.arange(len(whole.epochs)) > 0)])
+        concatenate_tracks([parts[0], parts[1].at_epochs(np.arange(len(whole.epochs)) > 0)])
 
 
 def test_of_points_of_one_identifier_at_one_place_the_first_stays():

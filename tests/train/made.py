@@ -17,7 +17,7 @@ from plumbline.params import Params, Prepare, parse_params
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED, Sequences, only
 from plumbline.prepare.features.shards import save_shards
-from plumbline.train.data.batches import Batch, Buildings
+from plumbline.train.data.batches import Batch, BuildingSet
 from plumbline.train.data.sampler import SYMMETRIES, Symmetry, turn
 
 SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
@@ -89,7 +89,7 @@ def save_prepared(folder: Path, seed: int = 0) -> Path:
 
 def make_batch(count: int, seed: int = 0, **lengths: int) -> Batch:
     """One batch of made-up buildings."""
-    return Buildings(make_sequences(count, seed, **lengths))[np.arange(count)]
+    return BuildingSet(make_sequences(count, seed, **lengths))[np.arange(count)]
 
 
 def settings(model: dict[str, Any] | None = None, max_points: int = 24, **train: Any) -> dict[str, Any]:

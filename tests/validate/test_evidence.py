@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 
 from plumbline.core.errors import InputError
-from plumbline.validate.evidence import Evidence, read_answers, write_answers
-from plumbline.validate.metrics import Judged
+from plumbline.validate.evidence import GateEvidence, read_answers, write_answers
+from plumbline.validate.metrics import JudgedAnswers
 
 NOTHING = np.full(3, np.nan)
-EVIDENCE = Evidence(
+EVIDENCE = GateEvidence(
     {
-        "int8": Judged(np.full((3, 4), 0.25), np.array([0.1, 2.0, 3.0]), NOTHING, NOTHING, NOTHING, NOTHING, 0.4),
-        "baseline": Judged(np.eye(4)[:3], np.zeros(3), NOTHING, NOTHING),
+        "int8": JudgedAnswers(
+            np.full((3, 4), 0.25), np.array([0.1, 2.0, 3.0]), NOTHING, NOTHING, NOTHING, NOTHING, 0.4
+        ),
+        "baseline": JudgedAnswers(np.eye(4)[:3], np.zeros(3), NOTHING, NOTHING),
     },
     np.array([-1, 2, 3]),
     np.array([0.2, 2.2, 3.1]),
@@ -25,7 +27,7 @@ def test_all_of_it_is_read_again(tmp_path):
     write_answers(EVIDENCE, tmp_path / "answers.npz")
     evidence = read_answers(tmp_path / "answers.npz")
     np.testing.assert_equal(evidence._asdict(), EVIDENCE._asdict())
-    assert isinstance(evidence.everyone["int8"], Judged)
+    assert isinstance(evidence.everyone["int8"], JudgedAnswers)
     assert evidence.everyone["baseline"].confidence is None
 
 

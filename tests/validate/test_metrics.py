@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plumbline.params.validate import HIGHER_IS_BETTER
-from plumbline.validate.metrics import Judged, accuracy_figures, macro_f1
+from plumbline.validate.metrics import JudgedAnswers, accuracy_figures, macro_f1
 
 
 def certain(codes, confidence=1.0):
@@ -17,7 +17,7 @@ def certain(codes, confidence=1.0):
 
 def judged(codes, severity, low=None, high=None):
     unknown = np.full(len(codes), np.nan)
-    return Judged(
+    return JudgedAnswers(
         certain(codes),
         np.asarray(severity, float),
         unknown if low is None else np.asarray(low, float),
@@ -89,8 +89,8 @@ def test_any_quadrant_that_is_accepted_is_right():
     assert figures["expected_calibration_error"] == pytest.approx((0.1 + 0.8 + 0.4) / 3)
     assert said.truth(true).tolist() == [0, 3, 2, -1]
     assert said._replace(accepted=None).truth(true).tolist() == true.tolist()
-    np.testing.assert_array_equal(said.sure, confidence)
-    np.testing.assert_array_equal(said._replace(confidence=None).sure, 1.0)
+    np.testing.assert_array_equal(said.quadrant_confidence, confidence)
+    np.testing.assert_array_equal(said._replace(confidence=None).quadrant_confidence, 1.0)
 
 
 def damage(p, damaged, share):

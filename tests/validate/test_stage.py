@@ -15,8 +15,8 @@ from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.evidence import Evidence
-from plumbline.validate.metrics import Judged, accuracy_figures
+from plumbline.validate.evidence import GateEvidence
+from plumbline.validate.metrics import JudgedAnswers, accuracy_figures
 from plumbline.validate.report.content import write_evidence
 from plumbline.validate.stage import as_judged, coverage_gap
 from tests.tiny import PARAMS, run_cli
@@ -86,8 +86,8 @@ def test_what_is_no_number_counts_as_no_answer(tiny, tmp_path, broken):
     severity, probability = np.full(len(test), 1.0), np.full((len(test), 4), 0.25)
     severity[:broken] = np.nan
     probability[np.flatnonzero(test.quadrant >= 0)[:broken]] = np.nan
-    everyone = {"int8": Judged(probability, severity, severity, severity)}
-    evidence = Evidence(everyone, np.asarray(test.quadrant), np.asarray(test.severity), {})
+    everyone = {"int8": JudgedAnswers(probability, severity, severity, severity)}
+    evidence = GateEvidence(everyone, np.asarray(test.quadrant), np.asarray(test.severity), {})
     write_evidence(tmp_path, evidence, {}, "int8")
     lines = {path.stem: path.read_text().splitlines()[1:] for path in tmp_path.glob("*.csv")}
     assert len(lines["category_confusion"]) == np.isfinite(severity).sum()

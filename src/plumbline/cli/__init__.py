@@ -56,16 +56,16 @@ def main(parent: int | None = None) -> None:
 
 
 def _as_message(error: BaseException) -> PlumblineError | None:
-    """Return the error in words for the user; None for a fault of Plumbline, and for an ordinary end."""
+    """Return the error that the user is shown; None for a fault of Plumbline, and for an ordinary end."""
     if isinstance(error, PlumblineError) or not isinstance(error, Exception):
         return error if isinstance(error, PlumblineError) else None
-    # Of what is not read or written with a word of its own: checkpoints, the record of MLflow, closed folders.
-    missing = missing_extra(error, _asked()) if isinstance(error, ImportError) else None
+    # Files without a message of their own: checkpoints, the record of MLflow, closed folders.
+    missing = missing_extra(error, _command_name()) if isinstance(error, ImportError) else None
     return missing or unwritten(error) or forbidden(error)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
         typer.echo(f"plumbline {__version__}")
         raise typer.Exit
 
@@ -80,7 +80,7 @@ def _options(
     """Options before the command; `--verbose` is read before logging is set up."""
 
 
-def _asked() -> str:
+def _command_name() -> str:
     """Return the command on the command line."""
     return next((word for word in sys.argv[1:] if not word.startswith("-")), "plumbline")
 

@@ -17,7 +17,7 @@ app = Commands(help="Adapters that `plumbline adapt` made: list, merge.", no_arg
 
 @app.command("list", epilog="Example: `plumbline adapters list`")
 def list_adapters() -> None:
-    """List the adapters in the folder `adapters`, with what they were worth on held-out buildings."""
+    """List the adapters in the folder `adapters`, with their figures on buildings that were not used to fit."""
     need("torch", "adapters list")
     from plumbline.train.adapt.adapter import ADAPTERS, shown
     from plumbline.train.adapt.adapter import list_adapters as run

@@ -30,15 +30,16 @@ class Step:
     reads: tuple[str, ...] = ()
     """Folders below `data`."""
     sections: tuple[str, ...] = ()
-    """Of the parameters; without any, all of them are given."""
+    """Sections of the parameters that are arguments; if empty, all parameters are one argument."""
     trains: bool = False
-    """Whether it runs on all devices."""
-    given: Callable[[Path, Path], list[Any]] | None = None
-    """Makes the arguments before the output from the params file and `data`, where that is not folders and sections."""
+    """True if it trains, on all devices that are set."""
+    arguments: Callable[[Path, Path], list[Any]] | None = None
+    """Function of the params file and `data` that returns the arguments before the output; None: the
+    folders and sections above."""
 
 
 @dataclass(frozen=True)
-class Family:
+class CommandFamily:
     """A family of models."""
 
     name: str
@@ -58,13 +59,13 @@ class Family:
             need(extra, stage)
         step = self.steps[stage]
         try:
-            given = step.given(params, data) if step.given else self._given(step, params, data)
+            arguments = step.arguments(params, data) if step.arguments else self._arguments(step, params, data)
             module, _, function = step.place.partition(":")
-            getattr(importlib.import_module(module), function)(*given, data / stage, *more)
+            getattr(importlib.import_module(module), function)(*arguments, data / stage, *more)
         except ParameterError as error:
             raise InputError(f"{params}: {error}") from None
 
-    def _given(self, step: Step, params: Path, data: Path) -> list[Any]:
+    def _arguments(self, step: Step, params: Path, data: Path) -> list[Any]:
         loaded = self.load(params)
         if step.trains:
             on_all_devices(loaded.train)
@@ -72,33 +73,33 @@ class Family:
         return [*(data / folder for folder in step.reads), *sections]
 
 
-def _simulation(params: Path, data: Path) -> list[Any]:
+def _simulation_arguments(params: Path, data: Path) -> list[Any]:
     # A file that only makes a city to try commands on needs no other section.
-    alone = load_section(params, "simulate", Simulate) if is_partial(params) else None
-    return [alone or load_params(params).simulate]
+    section = load_section(params, "simulate", Simulate) if is_partial(params) else None
+    return [section or load_params(params).simulate]
 
 
-def _cities(params: Path, data: Path) -> list[Any]:
+def _ingest_arguments(params: Path, data: Path) -> list[Any]:
     from plumbline.sources.city.files import city_folders
 
-    given, cities = load_params(params), city_folders(data)
+    values, cities = load_params(params), city_folders(data)
     if cities:
-        given.gate.check_cities(folder.name for folder in cities)  # else the run would end with it
-    return [cities, given.ingest]
+        values.gate.check_cities(folder.name for folder in cities)  # else the gate fails at the end
+    return [cities, values.ingest]
 
 
-def _exported(params: Path, data: Path) -> list[Any]:
+def _approval_arguments(params: Path, data: Path) -> list[Any]:
     family_in(params).load(params)  # only checked: no parameter changes an approval
     return [data / "export", data / "gate"]
 
 
-DIAGNOSIS = Family(
+DIAGNOSIS = CommandFamily(
     "diagnosis",
     load_params,
     ("pipeline",),
     {
-        "simulate": Step("plumbline.simulate.stage:simulate", given=_simulation),
-        "ingest": Step("plumbline.sources.city.ingest:ingest", given=_cities),
+        "simulate": Step("plumbline.simulate.stage:simulate", arguments=_simulation_arguments),
+        "ingest": Step("plumbline.sources.city.ingest:ingest", arguments=_ingest_arguments),
         "prepare": Step("plumbline.prepare.stage:prepare", ("ingest",), ("prepare",)),
         "train": Step("plumbline.train.stage:train", ("prepare",), trains=True),
         "compress": Step("plumbline.compress.stage:compress", ("prepare", "train"), trains=True),
@@ -107,11 +108,11 @@ DIAGNOSIS = Family(
             "plumbline.validate.stage:validate", ("prepare", "train", "compress", "export"), ("validate_", "prepare")
         ),
         "gate": Step("plumbline.validate.gate:gate", ("validate",), ("gate",)),
-        "approve": Step("plumbline.release.approval:approve", given=_exported),
+        "approve": Step("plumbline.release.approval:approve", arguments=_approval_arguments),
         "package": Step("plumbline.release.package:package", ("prepare", "export", "validate", "gate", "approve")),
     },
 )
-RESTORATION = Family(
+RESTORATION = CommandFamily(
     "restoration",
     load_restoration,
     ("pipeline", "restore"),
@@ -124,7 +125,7 @@ RESTORATION = Family(
         "export": Step("plumbline.fields.release.onnx:export", ("prepare", "train")),
         "validate": Step("plumbline.fields.release.validate:validate", ("prepare", "export")),
         "gate": Step("plumbline.fields.release.gates:gate", ("validate",), ("gate",)),
-        "approve": Step("plumbline.release.approval:approve", given=_exported),
+        "approve": Step("plumbline.release.approval:approve", arguments=_approval_arguments),
         "package": Step(
             "plumbline.fields.release.validate:package", ("prepare", "export", "validate", "gate", "approve")
         ),
@@ -133,16 +134,16 @@ RESTORATION = Family(
 FAMILIES = {family.name: family for family in (DIAGNOSIS, RESTORATION)}
 
 
-def family_in(params: Path) -> Family:
+def family_in(params: Path) -> CommandFamily:
     """Return the family that is set in a params file; diagnosis by default.
 
     Raises:
-        InputError: it says another.
+        InputError: the file has an unknown family.
     """
     try:
         content = yaml.safe_load(params.read_text(encoding="utf-8"))
     except (OSError, UnicodeError, yaml.YAMLError):
-        content = None  # whoever reads it for its values says what is wrong
+        content = None  # the function that reads the values reports the error
     name = content.get("family", "diagnosis") if isinstance(content, dict) else "diagnosis"
     if not isinstance(name, str) or name not in FAMILIES:
         raise InputError(f"{params}: family: {name!r} found, one of {', '.join(FAMILIES)} needed.")

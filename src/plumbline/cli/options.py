@@ -21,8 +21,8 @@ from plumbline.core.errors import InputError
 
 DATA = Path("data")
 PARAMS = Path("params.yaml")
-LEAST_WIDTH = 80
-"""Columns that a table gets at least where it is not printed on a terminal."""
+MIN_WIDTH = 80
+"""Smallest width, in characters, of a table that is not printed on a terminal."""
 
 ParamsOption = Annotated[Path, typer.Option("--params", help="Parameters file.", metavar="FILE")]
 RARE = "More options"
@@ -120,25 +120,25 @@ class Without(frozenset[str]):
 
 
 def _option(name: str, field: FieldInfo) -> Any:
-    """Return the option of the command line for a field: that in its annotation, or one made of what it says."""
-    option = next((one for one in field.metadata if isinstance(one, OptionInfo)), None) or typer.Option(
+    """Return the command-line option of a field: the one in its annotation, or one made from it."""
+    option = next((note for note in field.metadata if isinstance(note, OptionInfo)), None) or typer.Option(
         f"--{name.replace('_', '-')}",
         help=field.description,
         metavar=METAVARS.get(name),
         rich_help_panel=None if name in USUAL else RARE,
-        **{BOUNDS[bound]: getattr(one, bound) for one in field.metadata for bound in BOUNDS if hasattr(one, bound)},
+        **{BOUNDS[bound]: getattr(note, bound) for note in field.metadata for bound in BOUNDS if hasattr(note, bound)},
     )
     default = Parameter.empty if field.is_required() else field.default
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[field.annotation, option])
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a command that takes the fields of each model among a function's arguments as options.
+    """Return a command with the fields of each model among a function's arguments as options.
 
     Args:
         function: with arguments annotated by a pydantic model, perhaps `Without` some of its fields.
     """
-    own: list[Parameter] = []
+    unchanged: list[Parameter] = []
     models: dict[str, tuple[type[BaseModel], list[Parameter]]] = {}
     for parameter in signature(function, eval_str=True).parameters.values():
         kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
@@ -147,7 +147,7 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
             options = [_option(name, field) for name, field in kind.model_fields.items() if name not in left_out]
             models[parameter.name] = kind, options
         else:
-            own.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
+            unchanged.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
 
     @wraps(function)
     def command(**values: Any) -> Any:
@@ -157,8 +157,8 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(**values)
 
     added = [option for _, options in models.values() for option in options]
-    needed = [option for option in added if option.default is Parameter.empty]
-    command.__signature__ = Signature([*needed, *own, *(one for one in added if one not in needed)])  # type: ignore[attr-defined]
+    required = [option for option in added if option.default is Parameter.empty]
+    command.__signature__ = Signature([*required, *unchanged, *(o for o in added if o not in required)])  # type: ignore[attr-defined]
     return command
 
 
@@ -171,10 +171,14 @@ class OnceCommand(TyperCommand):
         Raises:
             InputError: names the option.
         """
-        given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]
-        for one in given:
-            if isinstance(one, TyperOption) and not (one.multiple or one.is_flag) and given.count(one) > 1:
-                raise InputError(f"{max(one.opts, key=len)} is given {given.count(one)} times, and takes one value.")
+        single = [
+            option
+            for option in self.make_parser(ctx).parse_args(args=list(args))[2]
+            if isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+        ]
+        for option in single:
+            if (count := single.count(option)) > 1:
+                raise InputError(f"{max(option.opts, key=len)} is given {count} times, and takes one value.")
         return super().parse_args(ctx, args)
 
 
@@ -187,11 +191,11 @@ class Commands(typer.Typer):
         """Make a command of a function, see `typer.Typer.command` and `with_options`."""
         make = super().command(name, cls=cls, **about)
 
-        def made(function: CommandFunctionType) -> CommandFunctionType:
+        def decorate(function: CommandFunctionType) -> CommandFunctionType:
             make(with_options(function))
             return function
 
-        return made
+        return decorate
 
 
 class PointsCommand(OnceCommand):
@@ -207,25 +211,25 @@ def repeated(words: Sequence[str], option: str = "--points") -> list[str]:
 
     Args:
         words: after the command.
-        option: which.
+        option: its name.
     """
-    result: list[str] = []
+    repeated_words: list[str] = []
     before, takes_values = "", False
     for word in words:
         if word.startswith("-") and word != "-":
             takes_values = word.partition("=")[0] == option
         elif takes_values and before != option:
-            result.append(option)
-        result.append(word)
+            repeated_words.append(option)
+        repeated_words.append(word)
         before = word
-    return result
+    return repeated_words
 
 
-def print_table(table: Table, least_width: int = LEAST_WIDTH) -> None:
-    """Print to standard output, at least `least_width` wide where it is no terminal, so that nothing is cut."""
-    used = console if console.is_terminal else Console(width=max(console.width, least_width))
-    with used.capture() as capture:
-        used.print(table)
+def print_table(table: Table, min_width: int = MIN_WIDTH) -> None:
+    """Print to standard output, at least `min_width` wide where it is no terminal, so that nothing is cut."""
+    target = console if console.is_terminal else Console(width=max(console.width, min_width))
+    with target.capture() as capture:
+        target.print(table)
     typer.echo(capture.get(), nl=False)
 
 

@@ -34,7 +34,7 @@ app = Commands(help="The registry of released models: promote, roll back, list."
 @app.command(epilog="Example: `plumbline release promote data/package`")
 def promote(
     package: FolderArgument,
-    again: Annotated[
+    allow_former: Annotated[
         bool, typer.Option("--again", help="Also if it was rolled back or replaced before.", rich_help_panel=RARE)
     ] = False,
     sign_key: SignKeyOption = None,
@@ -42,7 +42,7 @@ def promote(
 ) -> None:
     """Register a package and make it the champion, if it is not worse than the present one on the same test data.
 
-    Both stand beside each other in data/release/report.html, whatever comes of it.
+    data/release/report.html compares both, whatever the outcome.
     """
     from plumbline.release.promotion import promote as run
 
@@ -56,14 +56,14 @@ def promote(
 
         return compare_with_champion(candidate, champion, DATA / "prepare", load_params(params), DATA / "release")
 
-    done = run(package, compare, allow_former=again, sign_key=sign_key)
-    if done.changed:
-        former = f"; it was {done.former.version}" if done.former else ""
-        log.info("champion is now %s%s", done.champion.version, former)
+    change = run(package, compare, allow_former=allow_former, sign_key=sign_key)
+    if change.changed:
+        former = f"; it was {change.former.version}" if change.former else ""
+        log.info("champion is now %s%s", change.champion.version, former)
     else:
-        log.info("%s is the champion already; nothing was registered", done.champion.version)
+        log.info("%s is the champion already; nothing was registered", change.champion.version)
     if sign_key is not None:
-        log.info("%s is signed with %s", done.champion.version, sign_key)
+        log.info("%s is signed with %s", change.champion.version, sign_key)
     _warn_of_name(package, _name_in(params))
 
 
@@ -72,18 +72,18 @@ def _name_in(params: Path) -> str:
     return str(family_in(params).load(params).package.name)
 
 
-def _warn_of_name(package: Path, given: str) -> None:
+def _warn_of_name(package: Path, project_name: str) -> None:
     """Warn if a package has another name than this project's model and is registered under it."""
     from plumbline.release.names import verify_package
 
     name = verify_package(package).name
-    if name != given:
+    if name != project_name:
         log.warning(
             "%s: its name is %s, under which it is registered; this project's is %s (package.name in params.yaml), and "
             "its champion and challenger stay what they were.",
             package,
             name,
-            given,
+            project_name,
         )
 
 
@@ -181,7 +181,7 @@ def tidy(
     ] = None,
     params: ParamsOption = PARAMS,
 ) -> None:
-    """Remove packages and records of training that are no longer wanted, as the section `tidy` of the parameters says.
+    """Remove packages and records of training that are no longer wanted, by the section `tidy` of the parameters.
 
     The champion stays, and so do those before it that `plumbline release rollback` can go back to.
     """
@@ -190,8 +190,8 @@ def tidy(
 
     settings = load_params(params).tidy if family_in(params).name == "diagnosis" else Tidy()
     removed = run(settings, Registry(name or _name_in(params)), dry_run)
-    for item in removed.packages:
-        log.info("package %s, number %d, registered %s", item.version, item.number, f"{item.registered:%Y-%m-%d}")
+    for old in removed.packages:
+        log.info("package %s, number %d, registered %s", old.version, old.number, f"{old.registered:%Y-%m-%d}")
     action = "would be removed" if dry_run else "removed"
     log.info(f"{action}: {len(removed.packages)} packages, {removed.trainings} records of training")
 
@@ -209,22 +209,22 @@ def list_versions(params: ParamsOption = PARAMS) -> None:
     metrics = registry.metrics() if versions else {}
     shown = {key: head for key, head in MAIN_FIGURES.items() if any(key in metrics.get(v.run, {}) for v in versions)}
     table = Table("number", "version", "state", "registered", "by", "commit", "gates", *shown.values())
-    for item in versions:
-        measured = metrics.get(item.run, {})
+    for version in versions:
+        measured = metrics.get(version.run, {})
         table.add_row(
-            str(item.number),
-            item.version,
-            item.state,
-            f"{item.registered:%Y-%m-%d %H:%M} UTC",
-            item.user,
-            _short(item.commit),
-            item.verdict,
+            str(version.number),
+            version.version,
+            version.state,
+            f"{version.registered:%Y-%m-%d %H:%M} UTC",
+            version.user,
+            _shorten(version.commit),
+            version.verdict,
             *(f"{measured[key]:.4g}" if key in measured else "" for key in shown),
         )
     print_table(table, LIST_WIDTH)
 
 
-def _short(commit: str) -> str:
+def _shorten(commit: str) -> str:
     """Return the first digits of a commit, and `-dirty` if files differed from it."""
     digits, dash, dirty = commit.partition("-")
     return f"{digits[:12]}{dash}{dirty}"

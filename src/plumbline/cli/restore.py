@@ -79,25 +79,27 @@ def restore(
     if areas is not None and areas.suffix.lower() not in AREAS:
         raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.")
     from plumbline.fields.restore.field import parse_box
-    from plumbline.fields.restore.plan import Asked
+    from plumbline.fields.restore.plan import RestoreOptions
     from plumbline.fields.restore.restore import restore as run
     from plumbline.release.resolve import resolve_fields
     from plumbline.serve.options import make_reading
     from plumbline.sources.city.files import point_files
 
-    asked = Asked(steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None)
+    restore_options = RestoreOptions(
+        steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None
+    )
     run(
         point_files(points),
         resolve_fields(model, verify_key),
         output,
-        asked,
+        restore_options,
         make_reading(options, params),
-        buildings,
-        buildings_output,
-        picture,
-        workers,
-        areas,
-        yearly,
+        buildings=buildings,
+        buildings_output=buildings_output,
+        picture=picture,
+        workers=workers,
+        areas=areas,
+        yearly=yearly,
     )
 
 

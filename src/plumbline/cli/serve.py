@@ -183,7 +183,7 @@ def adapt(
     run(point_files(points), buildings, labels, model, name, section or Adapt(), prepare, reading)
 
 
-def _score_params(path: Path) -> Params:
+def _load_score_params(path: Path) -> Params:
     """Read what `score` needs: the whole file, or one with the sections `score` and `ingest` alone."""
     if not is_partial(path):
         return load_params(path)
@@ -203,7 +203,7 @@ def score(
     workers: WorkersOption = None,
     verify_key: VerifyKeyOption = None,
 ) -> None:
-    """Judge every new delivery of points, and say which buildings have changed since the last one.
+    """Judge every new delivery of points, and report which buildings have changed since the last one.
 
     Ends with 2 where a delivery was set aside, after all others were judged.
     """
@@ -211,23 +211,23 @@ def score(
     from plumbline.release.resolve import resolve_model
     from plumbline.serve.score.run import score as run
 
-    given = _score_params(params)
-    name = given.package.name
+    values = _load_score_params(params)
+    name = values.package.name
 
     def find_models() -> tuple[Path, Path | None]:
-        return resolve_model(model, name, verify_key=verify_key), _challenger(name, verify_key)
+        return resolve_model(model, name, verify_key=verify_key), _find_challenger(name, verify_key)
 
-    outcome = run(given, find_models, workers)
+    outcome = run(values, find_models, workers)
     if outcome.failed:
         raise PlumblineError(
             "failed, and tried again the next time: "
             + "; ".join(f"{name} ({reason})" for name, reason in outcome.failed.items())
         )
     if outcome.aside:
-        raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {given.score.out}.")
+        raise InputError(f"set aside: {', '.join(outcome.aside)}. The reasons stand above, and in {values.score.out}.")
 
 
-def _challenger(name: str, verify_key: Path | None) -> Path | None:
+def _find_challenger(name: str, verify_key: Path | None) -> Path | None:
     """Return the challenger's package, if there is one; None without MLflow.
 
     A challenger without the required signature is left out. Its answers are never published, and the champion's must

@@ -13,7 +13,7 @@ from pydantic import SecretStr, ValidationError
 from plumbline.cli.options import Commands, Without
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
-from plumbline.service.settings import Limits, Settings
+from plumbline.service.settings import ServiceLimits, ServiceSettings
 
 app = Commands()
 
@@ -23,8 +23,8 @@ app = Commands()
     "path must name the path in X-Forwarded-Prefix."
 )
 def serve(
-    settings: Annotated[Settings, Without({"tokens", "poll_seconds", "limits"})],
-    limits: Annotated[Limits, Without({"files", "infer_at_once", "infer_mb", "tensor_buildings"})],
+    settings: Annotated[ServiceSettings, Without({"tokens", "poll_seconds", "limits"})],
+    limits: Annotated[ServiceLimits, Without({"files", "infer_at_once", "infer_mb", "tensor_buildings"})],
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -38,14 +38,14 @@ def serve(
 
     try:
         tokens = read_tokens(token_file) if token_file else ()
-        wanted = Settings(**vars(settings) | {"limits": Limits(**vars(limits)), "tokens": tokens})
+        checked = ServiceSettings(**vars(settings) | {"limits": ServiceLimits(**vars(limits)), "tokens": tokens})
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        field = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"serve: {where + ': ' if where else ''}{first['msg'].removeprefix('Value error, ')}"
+            f"serve: {field + ': ' if field else ''}{first['msg'].removeprefix('Value error, ')}"
         ) from None
-    run(wanted)
+    run(checked)
 
 
 def read_tokens(path: Path) -> tuple[SecretStr, ...]:

@@ -35,14 +35,14 @@ def triton(
     ] = 0,
 ) -> None:
     """Write a model repository of the Triton Inference Server: a model for each ONNX file of a package."""
-    from plumbline.export.triton import Settings, write_repository
+    from plumbline.export.triton import TritonSettings, write_repository
     from plumbline.release.resolve import resolve_model
 
     if tensorrt and not gpu:
         raise InputError("--tensorrt: TensorRT needs a GPU. Give --gpu as well.")
     if threads and gpu:
         raise InputError("--threads: of a copy on the CPU. Leave it out, or --gpu.")
-    settings = Settings(max_batch_size, max_queue_delay_us, gpu, tensorrt, instances, threads)
+    settings = TritonSettings(max_batch_size, max_queue_delay_us, gpu, tensorrt, instances, threads)
     write_repository(resolve_model(package), output, settings)
 
 
@@ -69,7 +69,7 @@ def doctor(
         float, typer.Option(min=0, max=1e6, help="GiB to be free on every disk, besides a run.", rich_help_panel=RARE)
     ] = 1.0,
 ) -> None:
-    """Check this installation, and the project in the working directory; say how to mend what is wrong.
+    """Check this installation, and the project in the working directory; show how to mend what is wrong.
 
     Ends with 0 where there is no fault, else with 2. Nothing is changed.
     """

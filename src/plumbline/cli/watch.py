@@ -107,20 +107,20 @@ def compare(
 
     with judging.request() as request:
         compared = run(request, levelling, output, labels, map_path, levelling_std_mm)
-    print_table(_gist(compared.table))
+    print_table(_summarise(compared.table))
     typer.echo(format_agreement(compared))
 
 
-MOST_ROWS = 20
-"""Buildings of a printed table."""
+MAX_ROWS = 20
+"""Largest number of buildings in a printed table."""
 
 
-def _gist(table: pd.DataFrame) -> Table:
+def _summarise(table: pd.DataFrame) -> Table:
     """Return the first buildings of a comparison with their main figures, radar | levelling."""
     verdicts = {True: "yes", False: "no"}
     printed = Table("building", "settlement, mm", "tilt, mm/m", "strain, permille", "agree", title="Radar | levelling")
     figures = (("settlement", "mm"), ("tilt", "mm_m"), ("severity", "permille"))
-    for _, row in table.head(MOST_ROWS).iterrows():
+    for _, row in table.head(MAX_ROWS).iterrows():
         cells = [f"{row[f'{name}_{unit}']:.1f} | {row[f'levelled_{name}_{unit}']:.1f}" for name, unit in figures]
         agree = [verdicts.get(row[f"{name}_agrees"], "-") for name, _ in figures]
         printed.add_row(str(row["building_id"]), *(cell.replace("nan", "-") for cell in cells), " ".join(agree))

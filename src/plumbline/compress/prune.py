@@ -1,13 +1,13 @@
 """Remove channels and blocks by their importance.
 
-The scores are those of torch-pruning; all layers that lose a channel together have a say in its score. `taylor` is the
-sum of |slope times weight| over a channel's weights, which bounds what the losses rise by, to first order, where they
-are 0 (after Molchanov et al. 2019, equation 8, which squares each), `magnitude` the norm of the weights (Li et al.
-2017, Pruning filters).
+The scores are those of torch-pruning; the score of a channel covers all layers that lose it
+together. `taylor` is the sum of |slope times weight| over a channel's weights, which bounds what
+the losses rise by, to first order, where they are 0 (after Molchanov et al. 2019, equation 8, which
+squares each), `magnitude` the norm of the weights (Li et al. 2017, Pruning filters).
 
-The dependency graph of the network (Fang et al. 2023, DepGraph) says which channels must go together; which of them
-matter least, `importance` says. How many go depends on the kind of layer: cheap ones faster than dear ones, and to
-widths that run fast.
+The dependency graph of the network (Fang et al. 2023, DepGraph) shows which channels must go
+together, and `importance` which of them matter least. How many go depends on the kind of layer:
+cheap layers lose more than dear ones, and keep widths that run fast.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from plumbline.train.data.batches import Batch, loader
 Slopes = dict[str, Tensor]
 """Parameter's name -> the losses' gradient."""
 BATCH = 128
+"""Number of buildings of a batch by which channels and blocks are compared."""
 
 
 def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:
@@ -52,31 +53,31 @@ def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, see
         if number == batches:
             break
         loss_of(model, batch, losses).backward()  # type: ignore[no-untyped-call]
-    found = {
+    gradients = {
         name: torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.clone()
         for name, parameter in model.named_parameters()
     }
     model.zero_grad()
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(name not in frozen)
-    return found
+    return gradients
 
 
 def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
     """Return the training loss of a batch of buildings, without turning, perturbing or weighting them."""
-    chosen = build_losses(losses)
+    parts = build_losses(losses)
     answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    return chosen.where(answer, batch) + chosen.how_much(answer, batch, model.standard_severity(batch.severity_B))
+    return parts.over_damaged(answer, batch) + parts.over_all(answer, batch, model.standard_severity(batch.severity_B))
 
 
 ROUNDING = 1e-9
-"""Taken off a share of channels: 1/3 of 24 is to be 8, and not 9 because 1/3 has no end."""
+"""Margin below a share of channels: 1/3 of 24 is 8, and not 9 because 1/3 is rounded."""
 
 
 class Split:
     """Importance that leaves each stream a multiple of `multiple` of the channels shared by both streams.
 
-    How many each keeps is what `scores` would keep, rounded; which ones, they say.
+    Each keeps as many as it would by `scores`, rounded, and those with the highest scores.
     """
 
     def __init__(self, scores: Any, first: nn.Module, multiple: int, shares: Mapping[nn.Module, float]) -> None:
@@ -98,21 +99,23 @@ class Split:
             return score_C
         is_first_C = torch.zeros(len(score_C), dtype=torch.bool)
         is_first_C[places[0]] = True
-        left = int(len(score_C) * (1 - self.shares.get(group[0].dep.target.module, 0.0)))
-        best = score_C.topk(left).indices
-        most, other = int(is_first_C.sum()), int((~is_first_C).sum())
-        wanted = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
-        # Also of a stream of which all would go, or all would stay: what is left over is the other's width.
-        least = self.multiple if left >= 2 * self.multiple else 1
-        lowest, highest = max(left - other, least), min(most, left - least)
+        n_kept = int(len(score_C) * (1 - self.shares.get(group[0].dep.target.module, 0.0)))
+        best = score_C.topk(n_kept).indices
+        n_first, n_second = int(is_first_C.sum()), int((~is_first_C).sum())
+        target_width = self.multiple * round(int(is_first_C[best].sum()) / self.multiple)
+        # Both streams keep some, even if one would lose all: what one keeps decides the width of
+        # the other.
+        min_width = self.multiple if n_kept >= 2 * self.multiple else 1
+        narrowest, widest = max(n_kept - n_second, min_width), min(n_first, n_kept - min_width)
         # The nearest multiple that both can have.
-        able = range(-(-lowest // self.multiple) * self.multiple, highest + 1, self.multiple)
-        number = min(able, key=lambda one: abs(one - wanted), default=min(max(wanted, lowest), highest))
-        kept_C = torch.zeros_like(is_first_C)
-        for part_C, count in ((is_first_C, number), (~is_first_C, left - number)):
-            kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True
-        # Those that stay are to be ahead of all others, in whatever order.
-        return score_C + kept_C * (2 * score_C.abs().max() + 1)
+        widths = range(-(-narrowest // self.multiple) * self.multiple, widest + 1, self.multiple)
+        nearest = min(max(target_width, narrowest), widest)
+        width = min(widths, key=lambda candidate: abs(candidate - target_width), default=nearest)
+        is_kept_C = torch.zeros_like(is_first_C)
+        for part_C, count in ((is_first_C, width), (~is_first_C, n_kept - width)):
+            is_kept_C[score_C.masked_fill(~part_C, -torch.inf).topk(count).indices] = True
+        # Channels that stay rank above all others, in any order.
+        return score_C + is_kept_C * (2 * score_C.abs().max() + 1)
 
 
 def prune(
@@ -158,22 +161,23 @@ def channel_groups(model: Diagnosis) -> list[str]:
 def largest_shares(model: Diagnosis) -> dict[str, float]:
     """Return group of channels -> largest share that can go: one stays of each stream, and of each head.
 
-    Asked for more, the pruner would leave the whole group, and the smallest ratio would make the largest network.
+    For a larger share the pruner would keep the whole group: the smallest ratio would make the
+    largest network.
     """
     network = _copy(model).network
     pruner = _pruner(network, None, {})
     names = {layer: name for name, layer in network.named_modules()}
     stems = (network.encoder.distance.stem, network.encoder.slope.stem)
-    found = {}
+    shares = {}
     groups = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
     for group in groups:
         first = group[0].dep.target.module
         if first not in names:
             continue
         streams = {item.dep.target.module for item in group}.intersection(stems)
-        least = pruner.num_heads.get(first) or max(1, len(streams))
-        found[names[first]] = max(0.0, 1 - least / len(group[0].idxs))
-    return found
+        min_channels = pruner.num_heads.get(first) or max(1, len(streams))
+        shares[names[first]] = max(0.0, 1 - min_channels / len(group[0].idxs))
+    return shares
 
 
 def _step(pruner: Any, network: Network) -> None:
@@ -186,33 +190,36 @@ def _step(pruner: Any, network: Network) -> None:
 def _pruner(
     network: Network,
     importance: Any,
-    own: Mapping[torch.nn.Module, float],
+    ratios: Mapping[torch.nn.Module, float],
     heads: int | None = None,
     whole: bool = False,
 ) -> Any:
     """Make a pruner. `whole`: remove whole heads only, and keep all channels of the others."""
-    made = {
+    heads_of_layer = {
         layer: part.attention.heads
         for part in network.neck.layers
         for layer in (part.attention.query, part.attention.key, part.attention.value)
     }
-    gone = {
-        layer: max(0.0, 1 - heads / number - ROUNDING) for layer, number in made.items() if heads and heads < number
+    head_ratios = {
+        layer: max(0.0, 1 - heads / number - ROUNDING)
+        for layer, number in heads_of_layer.items()
+        if heads and heads < number
     }
-    # The pruner looks at heads only where it has channels of the group to take, if only in name.
-    own = {**own, **(dict.fromkeys(gone, ROUNDING) if whole else {})}
+    # The pruner removes heads only in groups with a ratio for channels above 0, so these have one
+    # that removes none.
+    ratios = {**ratios, **(dict.fromkeys(head_ratios, ROUNDING) if whole else {})}
     return torch_pruning.pruner.BasePruner(
         network,
         _example(),
         importance=importance,
         unwrapped_parameters=[(parameter, 0) for parameter in network.pool.parameters()] or None,
         pruning_ratio=0.0,
-        pruning_ratio_dict=dict(own),
+        pruning_ratio_dict=dict(ratios),
         ignored_layers=network.heads.last,
-        num_heads=made,
+        num_heads=heads_of_layer,
         prune_head_dims=not whole,
-        prune_num_heads=bool(gone),
-        head_pruning_ratio_dict=gone,
+        prune_num_heads=bool(head_ratios),
+        head_pruning_ratio_dict=head_ratios,
     )
 
 
@@ -247,7 +254,8 @@ def kind_of(group: str) -> str:
     if words[-1] == "widen":
         return "feedforward"
     if "blocks" in words:
-        # What the second convolution makes is added to what the scatterer has; all before it is the block's own.
+        # The second convolution's channels are added to the scatterer's; those before it are the
+        # block's alone.
         return "shared" if words[-1] == "second" or words[-2:] == ["second", "pointwise"] else "convolution"
     return "attention" if words[-2] == "attention" else "shared"
 
@@ -255,24 +263,24 @@ def kind_of(group: str) -> str:
 def channel_shares(model: Diagnosis, section: Compress) -> dict[str, float]:
     """Return group of channels -> share of it to remove.
 
-    `1 - pruning_ratio` to the power of the group's kind is left of a width, rounded to `multiple` where that is above
-    1. The channels of attention go by heads, and are left as they come.
+    Of a width, `1 - pruning_ratio` to the power of the group's kind stays, rounded to `multiple`
+    where that is above 1. The channels of attention go by heads, and are not rounded.
     """
     layers = dict(model.network.named_modules())
     shares = {}
     for group in channel_groups(model):
         kind = kind_of(group)
         width = _width(layers[group], model)
-        left = (1 - section.pruning_ratio) ** float(getattr(section.powers, kind))
+        kept_share = (1 - section.pruning_ratio) ** float(getattr(section.powers, kind))
         if kind != "attention":
-            left = _rounded(width * left, width, section.multiple) / width
-        shares[group] = 1 - left
+            kept_share = _round_channels(width * kept_share, width, section.multiple) / width
+        shares[group] = 1 - kept_share
     return shares
 
 
-def _rounded(left: float, width: int, multiple: int) -> float:
-    """Round a width `left` to the nearest multiple: at least one multiple, at most `width`."""
-    return min(width, multiple * max(1, round(left / multiple))) if multiple > 1 else left
+def _round_channels(channels: float, width: int, multiple: int) -> float:
+    """Round channels to the nearest multiple: at least one multiple, at most `width`."""
+    return min(width, multiple * max(1, round(channels / multiple))) if multiple > 1 else channels
 
 
 def _width(layer: Any, model: Diagnosis) -> int:
@@ -300,29 +308,29 @@ def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, bat
     """
     for stream in STREAMS:
         while (count := len(_hidden(model, stream))) > most:
-            without = {number: without_block(model, stream, number) for number in range(count)}
-            found = {number: mean_loss(one, data, losses, batches, seed) for number, one in without.items()}
-            gone = min(found, key=found.__getitem__)
+            shorter = {number: without_block(model, stream, number) for number in range(count)}
+            loss = {number: mean_loss(copy, data, losses, batches, seed) for number, copy in shorter.items()}
+            number = min(loss, key=loss.__getitem__)
             log.info(
-                "block %d of %d of the stream %s goes: the loss is then %.3f", gone + 1, count, stream, found[gone]
+                "block %d of %d of the stream %s goes: the loss is then %.3f", number + 1, count, stream, loss[number]
             )
-            model = without[gone]
+            model = shorter[number]
     return model
 
 
 def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
     """Return a copy of `model` without block number `gone` (from 0) of a stream; later blocks move up."""
     hidden = _hidden(model, stream)
-    kept = [number for number in range(len(hidden)) if number != gone]
-    widths = {f"{stream}_hidden": [hidden[number] for number in kept]}
+    remaining = [number for number in range(len(hidden)) if number != gone]
+    widths = {f"{stream}_hidden": [hidden[number] for number in remaining]}
     blocks = f"network.encoder.{stream}.blocks."
     state = {name: value for name, value in model.state_dict().items() if not name.startswith(blocks)}
-    for place, number in enumerate(kept):
-        own = f"{blocks}{number}."
+    for place, number in enumerate(remaining):
+        prefix = f"{blocks}{number}."
         state |= {
-            f"{blocks}{place}.{name.removeprefix(own)}": value
+            f"{blocks}{place}.{name.removeprefix(prefix)}": value
             for name, value in model.state_dict().items()
-            if name.startswith(own)
+            if name.startswith(prefix)
         }
     return _copy(model, widths, state)
 
@@ -330,8 +338,8 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
 @torch.inference_mode()
 def mean_loss(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> float:
     """Return `loss_of`, averaged over `batches` batches of buildings."""
-    found = [float(loss_of(model, batch, losses)) for batch in itertools.islice(loader(data, BATCH, seed), batches)]
-    return sum(found) / len(found)
+    values = [float(loss_of(model, batch, losses)) for batch in itertools.islice(loader(data, BATCH, seed), batches)]
+    return sum(values) / len(values)
 
 
 def _hidden(model: Diagnosis, stream: str) -> list[int]:

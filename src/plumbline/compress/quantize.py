@@ -20,9 +20,9 @@ from plumbline.core.errors import InputError
 from plumbline.prepare.features.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
-"""Where the weights are. Quantising every operator instead costs half of the accuracy (docs/decisions)."""
+"""Operators with the weights. To quantise all operators costs half of the accuracy (docs/decisions)."""
 KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
-"""Layers whose activations stay in float, by a part of their weights' names: what they say is the answer."""
+"""Layers with activations in float, by parts of their weights' names: their outputs are the answer."""
 WHITENING = "novelty_whitening"
 """Weight that gets 16 bits: an error of 1 % there would change who is judged."""
 SMALLEST_MATRIX = 64
@@ -36,7 +36,8 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
         """Draw the batches.
 
         Raises:
-            InputError: two hold the same values, so that ranges tell of fewer buildings than they seem to.
+            InputError: two contain the same values, so that the ranges are of fewer buildings than
+                they seem.
         """
         index = np.random.default_rng(seed).permutation(len(data))[: batches * batch_size]
         drawn: list[NDArray[np.intp]] = [np.sort(part) for part in np.array_split(index, min(batches, len(index)))]
@@ -125,12 +126,12 @@ def layer_names(model: onnx.ModelProto) -> dict[str, str]:
     for node in model.graph.node:
         for name in node.input:
             readers.setdefault(name, []).append(node)
-    found = {}
+    layer_of_node = {}
     for node in _candidates(model):
-        after = [name for reader in readers.get(node.output[0], []) for name in reader.input]
-        named = [name for name in (*node.input, *after) if name.endswith((".weight", ".bias"))]
-        found[node.name] = named[0].rsplit(".", 1)[0].removeprefix("network.") if named else node.name
-    return found
+        later = [name for reader in readers.get(node.output[0], []) for name in reader.input]
+        parameters = [name for name in (*node.input, *later) if name.endswith((".weight", ".bias"))]
+        layer_of_node[node.name] = parameters[0].rsplit(".", 1)[0].removeprefix("network.") if parameters else node.name
+    return layer_of_node
 
 
 def _candidates(model: onnx.ModelProto) -> list[Any]:
@@ -140,14 +141,14 @@ def _candidates(model: onnx.ModelProto) -> list[Any]:
 def _without_weights(model: onnx.ModelProto) -> list[str]:
     """List products of two activations (attention scores), and all that reads the inputs of `KEPT_FLOAT` layers.
 
-    A rounded input is a clipped one, for every reader: what lies far outside of the calibration data would seem to
-    lie at its edge. A building unlike all others would be judged; a step before the severity's exponential is a step of
-    a tenth of the severity after it.
+    A rounded input is clipped for every reader: a value far outside of the calibration data would
+    seem to be at its edge. A building unlike all others would be judged; a step before the
+    severity's exponential is a step of a tenth of the severity after it.
     """
     fixed = {tensor.name for tensor in model.graph.initializer}
-    named = _candidates(model)
-    read = {node.input[0] for node in named if any(part in name for name in node.input for part in KEPT_FLOAT)}
-    return [node.name for node in named if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
+    products = _candidates(model)
+    read = {node.input[0] for node in products if any(part in name for name in node.input for part in KEPT_FLOAT)}
+    return [node.name for node in products if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
 
 
 def store_weights(model: onnx.ModelProto) -> None:
@@ -222,9 +223,9 @@ def _replace(field: Any, values: list[Any]) -> None:
 @contextmanager
 def _silent() -> Iterator[None]:
     """Silence the quantiser: it advises on each model a preparation that is already done."""
-    before = logging.root.manager.disable
+    former = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(former)

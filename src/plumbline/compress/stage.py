@@ -58,17 +58,17 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     }
     data = sha256_folder(prepared)
     torch.set_num_threads(threads(params.train))
-    look = (splits.train, params.train, section.importance_batches, params.train.seed)
-    start = teacher if section.blocks is None else shallower(teacher, section.blocks, *look)
-    gradients = slopes(start, *look)
+    options = (splits.train, params.train, section.importance_batches, params.train.seed)
+    start = teacher if section.blocks is None else shallower(teacher, section.blocks, *options)
+    gradients = slopes(start, *options)
     shares = channel_shares(start, section)
     model = prune(start, shares, gradients, section.importance, section.heads, section.multiple)
-    before, after = (count_parameters(m.network)["total"] for m in (teacher, model))
-    log.info("pruned: %d of %d parameters left (%.0f %%)", after, before, 100 * after / before)
+    n_before, n_after = (count_parameters(m.network)["total"] for m in (teacher, model))
+    log.info("pruned: %d of %d parameters left (%.0f %%)", n_after, n_before, 100 * n_after / n_before)
     freeze(model, section.freeze, "compress")
     if params.train.freeze and not section.freeze:
         log.info("train.freeze does not act here: all that pruning left is trained, but for compress.freeze")
-    done = fit(
+    fitted = fit(
         Optimisation(model, section, params.train, teacher, section.distil_weight, "compress"),
         splits.train,
         splits.tune,
@@ -78,14 +78,14 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         seed=params.train.seed,
         settings=settings,
     )
-    calibrate(done.module.model, splits.calibrate)
-    drawn = np.random.default_rng(params.train.seed).permutation(len(splits.tune))[: section.sensitivity]
-    rows = scan(start, gradients, section.importance, splits.tune.take(np.sort(drawn))) if section.sensitivity else []
+    calibrate(fitted.module.model, splits.calibrate)
+    sample = np.random.default_rng(params.train.seed).permutation(len(splits.tune))[: section.sensitivity]
+    rows = scan(start, gradients, section.importance, splits.tune.take(np.sort(sample))) if section.sensitivity else []
 
     def write_scan(folder: Path) -> None:
         if rows:
             write_csv(rows, folder / "sensitivity.csv")
             (folder / "sensitivity.svg").write_text(draw(rows), encoding="utf-8")
 
-    write_model(done.module, out, write_scan)
-    shutil.rmtree(done.checkpoints)
+    write_model(fitted.module, out, write_scan)
+    shutil.rmtree(fitted.checkpoints)

@@ -41,7 +41,7 @@ PR_SET_PDEATHSIG = 1
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
-class Job(Protocol):
+class Portion(Protocol):
     """A portion of work that can be sent to another process."""
 
     @property
@@ -49,7 +49,7 @@ class Job(Protocol):
         """Folder of the result, complete or absent."""
 
 
-AnyJob = TypeVar("AnyJob", bound=Job)
+AnyJob = TypeVar("AnyJob", bound=Portion)
 
 
 def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, stage: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from plumbline.core.console import hidden
 from plumbline.doctor import installation, project
-from plumbline.doctor.findings import Check, Finding, State, fault
+from plumbline.doctor.findings import Check, CheckState, Finding, fault
 
 
 def checks(free_bytes: int) -> Mapping[str, Check]:
@@ -31,7 +31,7 @@ def checks(free_bytes: int) -> Mapping[str, Check]:
 
 
 def examine(checks: Mapping[str, Check]) -> dict[str, list[Finding]]:
-    """Return the findings of each check, run one after another. An error of one becomes a fault of it alone."""
+    """Run the checks in order, and return the findings of each. An error in one becomes a fault."""
     results = {}
     for name, check in checks.items():
         findings: list[Finding] = []
@@ -45,23 +45,23 @@ def examine(checks: Mapping[str, Check]) -> dict[str, list[Finding]]:
                     "Mend what the message names; if it names nothing of yours, report it as a bug.",
                 )
             )
-        results[name] = [replace(item, found=hidden(item.found), mend=hidden(item.mend)) for item in findings]
+        results[name] = [replace(f, found=hidden(f.found), mend=hidden(f.mend)) for f in findings]
     return results
 
 
 def lines(results: Mapping[str, list[Finding]]) -> Iterator[str]:
     """Yield one line per finding: state, check, what was found, what to do."""
     for name, findings in results.items():
-        for item in findings:
-            yield f"{item.state}: {name}: {item.found}{' -> ' + item.mend if item.mend else ''}"
+        for finding in findings:
+            yield f"{finding.state}: {name}: {finding.found}{f' -> {finding.mend}' if finding.mend else ''}"
 
 
 def document(results: Mapping[str, list[Finding]]) -> dict[str, Any]:
     """Return the findings as a JSON document, for programs."""
-    checks = [{"check": name, "findings": [asdict(item) for item in findings]} for name, findings in results.items()]
+    checks = [{"check": name, "findings": [asdict(f) for f in findings]} for name, findings in results.items()]
     return {"faults": count_faults(results), "checks": checks}
 
 
 def count_faults(results: Mapping[str, list[Finding]]) -> int:
     """Return the number of findings that are faults."""
-    return sum(item.state is State.FAULT for findings in results.values() for item in findings)
+    return sum(f.state is CheckState.FAULT for findings in results.values() for f in findings)

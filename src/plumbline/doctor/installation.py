@@ -29,7 +29,7 @@ GIVES = {
     "sign": "--sign-key and --verify-key",
     "serve": "serve",
 }
-"""Commands and options that a user may miss, by extra."""
+"""Commands and options that need an extra, by extra."""
 
 
 def check_python() -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def check_python() -> Iterator[Finding]:
 
 
 def check_extras() -> Iterator[Finding]:
-    """Report what this installation can do. A missing extra is not a fault."""
+    """Report the commands that this installation has. A missing extra is not a fault."""
     extras = sorted(extra for extra, libraries in LIBRARIES.items() if all(map(is_installed, libraries)))
     missing = [f"{commands} ({extra})" for extra, commands in GIVES.items() if extra not in extras]
     message = f"{ALWAYS} work; added by extras: {', '.join(extras) or 'none'}"
@@ -52,7 +52,7 @@ def check_extras() -> Iterator[Finding]:
     yield ok(message)
 
 
-ASK = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
+RUNTIME_CODE = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
 
 
 def check_onnxruntime() -> Iterator[Finding]:
@@ -69,16 +69,16 @@ def check_onnxruntime() -> Iterator[Finding]:
     if not runtimes:
         yield fault("neither onnxruntime nor onnxruntime-gpu is installed", choice)
         return
-    ended = python(ASK)
+    output = python(RUNTIME_CODE)
     (name,) = runtimes
-    if ended.code:
+    if output.code:
         yield fault(
-            f"{message} cannot be imported: {ended.last}",
+            f"{message} cannot be imported: {output.last}",
             f"`pip install --force-reinstall --no-deps {name}=={runtimes[name]}`: the other one may have "
             "taken its files along when it was uninstalled.",
         )
     else:
-        yield ok(f"{message}, with {', '.join(ended.out.splitlines()[-1].split())}")
+        yield ok(f"{message}, with {', '.join(output.out.splitlines()[-1].split())}")
 
 
 def install_command(package: str) -> str:
@@ -96,19 +96,19 @@ def installed_runtimes() -> dict[str, str]:
     return versions
 
 
-ASK_TORCH = """
+TORCH_CODE = """
 import json, torch
 state = {"version": torch.__version__, "cuda": torch.version.cuda, "available": torch.cuda.is_available()}
 if state["available"]:
     torch.zeros(1, device="cuda").add_(1).item()  # a GPU that is listed may still not compute
 print(json.dumps(state))
 """
-ASK_CUDA = """
+CUDA_CODE = """
 from plumbline import pretrained
 from plumbline.export.runtime import OnnxModel
 OnnxModel(pretrained.PACKAGE / "model.onnx", "CUDAExecutionProvider")
 """
-"""Code that opens a session: what onnxruntime lists is what it was built with, not what loads."""
+"""Code that opens a session: a provider that onnxruntime lists may still not load."""
 
 
 @dataclass(frozen=True)
@@ -124,21 +124,21 @@ def check_gpu() -> Iterator[Finding]:
     """Check the GPU driver, PyTorch and ONNX Runtime. A missing GPU is a fault only where GPU builds are installed."""
     gpus = ""
     if shutil.which("nvidia-smi"):
-        ended = run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
-        if ended.code:
+        output = run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+        if output.code:
             yield fault(
-                f"nvidia-smi is there and fails: {ended.last}",
+                f"nvidia-smi is there and fails: {output.last}",
                 "Install the driver again, and restart: after an update the old one is still loaded.",
             )
             return
-        gpus = "; ".join(ended.out.splitlines())
+        gpus = "; ".join(output.out.splitlines())
     torch = None
     if is_installed("torch"):
-        ended = python(ASK_TORCH)
-        if ended.code:
-            yield fault(f"PyTorch cannot be used: {ended.last}", "`make run` installs it again; see CONTRIBUTING.md.")
+        output = python(TORCH_CODE)
+        if output.code:
+            yield fault(f"PyTorch cannot be used: {output.last}", "`make run` installs it again; see CONTRIBUTING.md.")
             return
-        torch = Torch(**json.loads(ended.out.splitlines()[-1]))
+        torch = Torch(**json.loads(output.out.splitlines()[-1]))
     has_gpu_runtime = GPU in installed_runtimes()
     yield judge(gpus, torch, has_gpu_runtime)
     if gpus and not has_gpu_runtime:
@@ -146,15 +146,15 @@ def check_gpu() -> Iterator[Finding]:
             "onnxruntime is the CPU one: released models run on the CPU",
             f"If they shall use the GPU: `pip uninstall {CPU}`, then {install_command(GPU)}. See docs/runtimes.md.",
         )
-    elif gpus and (ended := python(ASK_CUDA)).code:
+    elif gpus and (output := python(CUDA_CODE)).code:
         yield fault(
-            f"onnxruntime-gpu does not run on CUDA ({ended.last})",
+            f"onnxruntime-gpu does not run on CUDA ({output.last})",
             "Its CUDA libraries are missing or too old: see docs/runtimes.md.",
         )
 
 
 def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
-    """Return how GPUs, driver and PyTorch fit together.
+    """Return the finding on how GPUs, driver and PyTorch fit together.
 
     Args:
         gpus: names, memory and driver of the GPUs; empty without any. torch: None where it is not installed.
@@ -190,8 +190,8 @@ def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
 
 
 VARIABLES = ("PROJ_DATA", "PROJ_LIB", "GDAL_DATA", "GDAL_DRIVER_PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
-"""Variables by which another installation, as QGIS or conda, hands its own files to the libraries of this one."""
-ASK_PROJ = """
+"""Variables with which QGIS or conda may make the libraries here read other files."""
+PROJ_CODE = """
 from pyproj import CRS
 import rasterio.crs
 CRS.from_epsg(3035), rasterio.crs.CRS.from_epsg(3035)
@@ -207,10 +207,10 @@ def check_environment() -> Iterator[Finding]:
             "`export NO_PROXY=127.0.0.1,localhost` before `make run` or `make up`.",
         )
     variables = ", ".join(name for name in VARIABLES if os.environ.get(name))
-    ended = python(ASK_PROJ)
-    if ended.code:
+    output = python(PROJ_CODE)
+    if output.code:
         yield fault(
-            f"PROJ does not know EPSG:3035 ({ended.last})",
+            f"PROJ does not know EPSG:3035 ({output.last})",
             f"Unset what another installation set ({variables or 'none of the usual variables is set'}).",
         )
     else:

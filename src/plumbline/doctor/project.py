@@ -34,7 +34,7 @@ def check_params() -> Iterator[Finding]:
         else:
             load_params(PARAMS)
     except InputError as error:
-        for line in str(error).splitlines():  # a line a key
+        for line in str(error).splitlines():  # one line for each key
             yield fault(line, f"Correct {PARAMS}; `git diff {PARAMS}` shows what was changed.")
         return
     yield ok("every key is known and in its range")
@@ -45,7 +45,7 @@ SECONDS_FOR_LOCK = 3.0
 
 
 def check_registry() -> Iterator[Finding]:
-    """Check that the registry answers, that its SQLite file takes a write, and that the champion's files are whole."""
+    """Check that the registry answers, its SQLite file is writable, and the champion is intact."""
     if not is_installed("mlflow"):
         yield nothing(f"MLflow is not installed, and releases nothing ({install('pipeline')})")
         return
@@ -63,7 +63,7 @@ def check_registry() -> Iterator[Finding]:
                 else ok(f"{database} is not there yet; the first release makes it")
             )
             return
-        if database is not None and (problem := _problem_of(Path(database))):
+        if database is not None and (problem := _check_database(Path(database))):
             yield problem
             return
         registry = Registry(name_here())
@@ -71,7 +71,7 @@ def check_registry() -> Iterator[Finding]:
     except InputError as error:
         yield fault(str(error), ADDRESS)
         return
-    champion = next((item for item in versions if item.champion), None)
+    champion = next((version for version in versions if version.champion), None)
     yield ok(f"{len(versions)} versions, champion {champion.version if champion else 'none yet'}")
     if champion is None or (folder := local_folder(champion.source)) is None:
         return
@@ -89,11 +89,11 @@ def check_registry() -> Iterator[Finding]:
         )
 
 
-def _problem_of(path: Path) -> Finding | None:
-    """Find what is wrong with a SQLite file: damaged, locked or read-only. The trial write is rolled back."""
+def _check_database(path: Path) -> Finding | None:
+    """Return a fault if a SQLite file is damaged, locked or read-only. A trial write is rolled back."""
     try:
         with closing(sqlite3.connect(path, timeout=SECONDS_FOR_LOCK, isolation_level=None)) as connection:
-            connection.execute("BEGIN IMMEDIATE")  # takes the lock that a release takes
+            connection.execute("BEGIN IMMEDIATE")  # needs the same lock as a release
             connection.execute("CREATE TABLE plumbline_doctor (number INTEGER)")
             connection.execute("ROLLBACK")
             (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
@@ -109,7 +109,7 @@ def _problem_of(path: Path) -> Finding | None:
 
 
 def check_disk(free_bytes: int) -> Iterator[Finding]:
-    """Check that each disk takes a file, and has room for another run as large as the last one and for `free_bytes`."""
+    """Check that each disk is writable, with space for a run like the last and for `free_bytes`."""
     paths = [Path(tempfile.gettempdir()), Path("data"), WORK, Path("mlartifacts")]
     if Path(".dvc").is_dir():
         paths.append(Path(".dvc/cache"))

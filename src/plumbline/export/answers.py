@@ -14,11 +14,11 @@ from plumbline.export.interface import MASK, SEQUENCES, Signature
 from plumbline.prepare.features.shards import SequenceSet
 
 CELLS = 1 << 15
-"""Scatterers, padding included, answered for at a time: bounds the memory whatever the lengths."""
+"""Largest number of scatterers of a batch, padding included: bounds the memory at any length."""
 
 
 def batches(
-    length: NDArray[np.int64], cells: int, rule: Literal["shrink", "fill"], most: int | None = None
+    length: NDArray[np.int64], cells: int, rule: Literal["shrink", "fill"], max_size: int | None = None
 ) -> Iterator[NDArray[np.intp]]:
     """Yield batches of buildings of similar length, by rising length: the last one in a batch is the longest.
 
@@ -29,7 +29,7 @@ def batches(
         cells: of a batch, padding included, at most; one building at least.
         rule: `fill` takes the largest batch that has room. `shrink` guesses it by the shortest building, and again by
             the longest of that guess: it may be smaller.
-        most: buildings of a batch.
+        max_size: largest number of buildings of a batch.
     """
     order = np.argsort(length, kind="stable")
     while len(order):
@@ -37,9 +37,9 @@ def batches(
         if rule == "fill":
             # Ascending lengths: the longest of the first n is the nth.
             size = int((longest * np.arange(1, len(order) + 1) <= cells).sum())
-            size = min(most or size, size)
+            size = min(max_size or size, size)
         else:
-            guess = min(len(order), most or len(order), max(1, cells // int(longest[0])))
+            guess = min(len(order), max_size or len(order), max(1, cells // int(longest[0])))
             size = min(guess, cells // int(longest[guess - 1]))
         yield order[: max(1, size)]
         order = order[max(1, size) :]
@@ -81,7 +81,7 @@ class Released(ABC):
             InputError: it is not what the model takes, see `Signature.check`.
         """
         self.signature.check(inputs)
-        return self._ask(inputs)
+        return self._answer(inputs)
 
     def answer(self, sequences: SequenceSet, shown: bool = False) -> Answers:
         """Answer for all buildings, those of similar length together.
@@ -91,32 +91,33 @@ class Released(ABC):
 
         Args:
             sequences: of the buildings.
-            shown: whether the user sees how far along it is.
+            shown: whether the user sees the progress.
 
         Raises:
             InputError: a building has no scatterer, or more than the model takes.
         """
         self.signature.check_lengths(np.asarray(sequences.length))
-        parts, at = [], []
-        found = list(batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch))
-        for index in track(found, len(found), "judge") if shown else found:
+        parts, rows = [], []
+        indices = list(batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch))
+        for index in track(indices, len(indices), "judge") if shown else indices:
             inputs: dict[str, NDArray[Any]] = sequences.pad(index)
             self.signature.check(inputs, finite=False)
-            parts.append(self._ask(inputs))
-            at.append(index)
+            parts.append(self._answer(inputs))
+            rows.append(index)
         if not parts:
             return empty_answers(0)
-        back = np.argsort(np.concatenate(at))
+        back = np.argsort(np.concatenate(rows))
         return Answers(*(np.concatenate(part)[back] for part in zip(*parts, strict=True)))
 
-    def _ask(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
+    def _answer(self, inputs: Mapping[str, NDArray[Any]]) -> Answers:
         return Answers(*self.execute(inputs)) if len(inputs[MASK]) else empty_answers(0)
 
 
-LEAST_CELLS = 2048
-"""Scatterers of a part, padding included, at least: for fewer, starting its operators takes longer than they do."""
+MIN_CELLS = 2048
+"""Smallest number of scatterers of a part, padding included: with fewer, starting its operators
+takes longer than running them."""
 PARTS_A_THREAD = 2
-"""So that no thread is left with a part much longer than the others'."""
+"""Number of parts for each thread, so that none works much longer than the others."""
 
 
 def split_by_length(mask_BL: NDArray[np.bool_], threads: int) -> list[NDArray[np.intp]]:
@@ -124,19 +125,19 @@ def split_by_length(mask_BL: NDArray[np.bool_], threads: int) -> list[NDArray[np
 
     Args:
         mask_BL: of the batch.
-        threads: that are to work on it; with one there is one part.
+        threads: number of threads that work on it; with one there is one part.
     """
     length_B = needed_places(mask_BL)
     order = np.argsort(-length_B, kind="stable")
     if threads < 2 or not len(order):
         return [order]
-    least = max(LEAST_CELLS, int(length_B.sum()) / (PARTS_A_THREAD * threads))
-    found, start = [], 0
+    min_cells = max(MIN_CELLS, int(length_B.sum()) / (PARTS_A_THREAD * threads))
+    parts, start = [], 0
     while start < len(order):
-        count = max(1, int(np.ceil(least / length_B[order[start]])))
-        found.append(order[start : start + count])
+        count = max(1, int(np.ceil(min_cells / length_B[order[start]])))
+        parts.append(order[start : start + count])
         start += count
-    return found
+    return parts
 
 
 def needed_places(mask_BL: NDArray[np.bool_]) -> NDArray[np.intp]:

@@ -23,7 +23,7 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Col
 
 NAME = "plumbline"
 WORDS = ("name", "version")
-"""What is plain text in an ONNX file's properties; the rest is JSON."""
+"""Keys of plain text in an ONNX file's properties; the other values are JSON."""
 
 MASK_MEANING = (
     "true where there is a scatterer: in the first places of a row, where they stand in order along the building's "
@@ -45,23 +45,23 @@ RAW = "raw_"
 """Prefix of the network's outputs where they are inputs of the second graph, whose outputs have some of their names."""
 
 
-class About(BaseModel):
+class ModelProperties(BaseModel):
     """Metadata of an ONNX file, under these keys; the last four fields are as in the manifest."""
 
     model_config = ConfigDict(extra="ignore")  # a later version may say more
     name: str
     version: str
-    """Of Plumbline."""
+    """Version of Plumbline."""
     preparation: int = Field(ge=1)
     """`features.PREPARATION` of the points that the model was trained on."""
     max_length: int = Field(ge=1)
-    """Scatterers a building at most."""
+    """Largest number of scatterers of a building."""
     inputs: list[dict[str, Any]]
     outputs: list[dict[str, Any]]
     quadrants: list[str]
     category_bounds_permille: list[float]
     category_share: list[float] = Field(min_length=5, max_length=5)
-    """Of the buildings that the model was calibrated on: what its probabilities of categories stand for."""
+    """Shares of the categories in calibration, to which the model's probabilities refer."""
 
 
 def _tensor(name: str, kind: str, *shape: str | int, **about: Any) -> dict[str, Any]:
@@ -156,18 +156,18 @@ def predictions_interface() -> dict[str, Any]:
     }
 
 
-def same_inputs(found: list[dict[str, Any]]) -> bool:
+def same_inputs(tensors: list[dict[str, Any]]) -> bool:
     """Return whether tensors and columns are those of this version, whatever their descriptions."""
 
     def bare(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{key: value for key, value in item.items() if key != "meaning"} for item in inputs]
 
-    return bare(found) == bare(interface()["inputs"])
+    return bare(tensors) == bare(interface()["inputs"])
 
 
 def properties(max_length: int, preparation: int, category_share: list[float]) -> dict[str, str]:
     """Return the metadata of an ONNX file as `metadata_props`: text, or JSON for more than a word."""
-    about = About(
+    about = ModelProperties(
         name=NAME,
         version=__version__,
         preparation=preparation,
@@ -178,15 +178,17 @@ def properties(max_length: int, preparation: int, category_share: list[float]) -
     return {key: value if key in WORDS else json.dumps(value) for key, value in about.model_dump().items()}
 
 
-def read_properties(found: Mapping[str, str], where: str) -> About:
+def read_properties(metadata: Mapping[str, str], where: str) -> ModelProperties:
     """Read what `properties` made.
 
     Raises:
         InputError: there are no such metadata, or others.
     """
-    told = {key: text for key, text in found.items() if key in About.model_fields}
+    texts = {key: text for key, text in metadata.items() if key in ModelProperties.model_fields}
     try:
-        return About.model_validate({key: text if key in WORDS else json.loads(text) for key, text in told.items()})
+        return ModelProperties.model_validate(
+            {key: text if key in WORDS else json.loads(text) for key, text in texts.items()}
+        )
     except ValidationError as error:
         key = error.errors()[0]["loc"][0]
     except json.JSONDecodeError:
@@ -208,11 +210,11 @@ class Signature:
     columns: Mapping[str, int]
     """F of `FLOATS`."""
     column_names: Mapping[str, list[str]]
-    """Names and units of the columns; empty where the model does not say."""
+    """Names and units of the columns; empty where the metadata have none."""
     max_length: int | None = None
-    """Scatterers a building at most; None where the model does not say."""
+    """Largest number of scatterers of a building; None where the metadata have no limit."""
     max_batch: int | None = None
-    """Buildings at a time at most; None: as many as the memory holds."""
+    """Largest number of buildings of a batch; None: as many as fit into the memory."""
 
     def check(self, inputs: Mapping[str, NDArray[Any]], finite: bool = True) -> None:
         """Refuse inputs on which the model would fail or answer NaN; `finite`: also refuse NaN and infinity.
@@ -222,8 +224,12 @@ class Signature:
                 others, longer than the model allows, without any scatterer in a building, with padding before one, or
                 not finite.
         """
+        if not isinstance(inputs, Mapping):
+            raise InputError(
+                f"model inputs: {type(inputs).__name__} found, a dictionary with {', '.join(NAMES)} needed."
+            )
         if wrong := set(inputs) ^ set(NAMES):
-            name = min(wrong)
+            name = min(wrong, key=str)
             state = "unknown" if name in inputs else "missing"
             raise InputError(f"model inputs: {name!r} is {state}; {', '.join(NAMES)} are needed.")
         batch, length = self._check_arrays(inputs)
@@ -253,17 +259,22 @@ class Signature:
         if len(length_B) == 0:
             return
         for b in (int(np.argmin(length_B)), int(np.argmax(length_B))):
-            found = int(length_B[b])
-            if found < 1 or (self.max_length is not None and found > self.max_length):
-                most = "or more" if self.max_length is None else f"to {self.max_length}"
+            n_scatterers = int(length_B[b])
+            if n_scatterers < 1 or (self.max_length is not None and n_scatterers > self.max_length):
+                limit = "or more" if self.max_length is None else f"to {self.max_length}"
                 raise InputError(
-                    f"building {b} of the data: {found} scatterers found, 1 {most} needed. "
+                    f"building {b} of the data: {n_scatterers} scatterers found, 1 {limit} needed. "
                     "`prepare.min_points` and `prepare.max_points` see to that."
                 )
 
     def _check_arrays(self, inputs: Mapping[str, Any]) -> tuple[int, int]:
         """Refuse arrays of another type or shape; return the numbers of buildings and of places in a row."""
-        of_mask = np.shape(inputs[MASK])
+        try:
+            of_mask = np.shape(inputs[MASK])
+        except ValueError:
+            raise InputError(
+                "model inputs: mask: rows of different lengths found, a numpy array of bool (batch, length) needed."
+            ) from None
         batch: Any
         length: Any
         batch, length = of_mask if len(of_mask) == 2 else ("batch", "length")
@@ -302,17 +313,17 @@ class Signature:
         if (finite := np.isfinite(value)).all():
             return
         place = tuple(int(i) for i in np.argwhere(~finite)[0])
-        listed = self.column_names.get(name)
-        column = listed[place[-1]] if listed else f"column {place[-1]}"
+        names_of_columns = self.column_names.get(name)
+        column = names_of_columns[place[-1]] if names_of_columns else f"column {place[-1]}"
         padding = name in SEQUENCES and not inputs[MASK][place[:2]]
-        where = f"building {place[0]}" + (f", scatterer {place[1]}" if name in SEQUENCES else "")
+        position = f"building {place[0]}" + (f", scatterer {place[1]}" if name in SEQUENCES else "")
         raise InputError(
-            f"model inputs: {name}: {value[place]} found at {where}, {column}; numbers are needed"
+            f"model inputs: {name}: {value[place]} found at {position}, {column}; numbers are needed"
             + (", in the padding too: give zeros there." if padding else ". Leave such buildings or scatterers out.")
         )
 
 
 def signature(columns: Mapping[str, int], inputs: list[dict[str, Any]], **limits: int | None) -> Signature:
     """Return a signature with the columns' names from `inputs`, as the manifest and the metadata list them."""
-    named = {item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])] for item in inputs}
-    return Signature(columns, {name: listed for name, listed in named.items() if listed}, **limits)
+    columns_of = {item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])] for item in inputs}
+    return Signature(columns, {name: texts for name, texts in columns_of.items() if texts}, **limits)

@@ -20,9 +20,10 @@ from plumbline.prepare.features.shards import SequenceSet
 
 Row = dict[str, Any]
 Inputs = list[dict[str, NDArray[Any]]]
-ASKED = ("quadrant_probability", "severity_permille")
+COMPARED = ("quadrant_probability", "severity_permille")
+"""Outputs whose changes by int8 are measured."""
 WORDS = 3
-"""Of a layer's name that say its group: `encoder.slope.blocks`, `neck.attention.0`."""
+"""Words of a layer's name that make its group: `encoder.slope.blocks`, `neck.attention.0`."""
 
 
 class Changed(NamedTuple):
@@ -41,7 +42,8 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
 
     Args:
         source: file to read. target: file to write.
-        data: training buildings; some give the ranges of activations, others tell what int8 does to the answers.
+        data: training buildings; some give the ranges of activations, others show the changes of
+            answers by int8.
         section: how.
         seed: of their choice.
 
@@ -55,34 +57,34 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
     calibration = Calibration(data, section.calibration_batches, section.calibration_batch_size, seed)
     used = section.calibration_batches * section.calibration_batch_size
     with quantiser(source, calibration) as ways, atomic_file(target) as temporary:
-        asked = _inputs(data, used, section, seed)
-        plain = _answers(onnx.load(source), asked)
-        model, rows = _least_in_float(ways, plain, asked, section.max_change)
+        batches = _inputs(data, used, section, seed)
+        plain = _answers(onnx.load(source), batches)
+        model, rows = _least_in_float(ways, plain, batches, section.max_change)
         onnx.save(model, temporary)
     return rows
 
 
 def _least_in_float(
-    ways: Quantiser, plain: list[NDArray[Any]], asked: Inputs, bound: Change
+    ways: Quantiser, plain: list[NDArray[Any]], batches: Inputs, bound: Change
 ) -> tuple[onnx.ModelProto, list[Row]]:
     """Return the model with the fewest groups of layers in float that keeps to `bound`, the worst group added first."""
 
-    def tried(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
+    def try_groups(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
         model = ways.quantise([layer for layer in layers if _group(layer) in groups])
-        changed = _changed(plain, _answers(model, asked))
+        changed = _changed(plain, _answers(model, batches))
         rows.append(_row(groups, changed))
         return model, changed
 
     rows: list[Row] = []
     layers = ways.layers()
-    model, changed = tried(())
-    chosen: tuple[str, ...] = ()
+    model, changed = try_groups(())
+    groups_in_float: tuple[str, ...] = ()
     if changed.over(bound) > 1:
         groups = list(dict.fromkeys(map(_group, layers)))
-        alone = {group: tried([group])[1].over(bound) for group in track(groups, len(groups), "int8 layers")}
-        for group in sorted(groups, key=lambda name: (alone[name], name)):
-            chosen = (*chosen, group)
-            model, changed = tried(chosen)
+        excess = {group: try_groups([group])[1].over(bound) for group in track(groups, len(groups), "int8 layers")}
+        for group in sorted(groups, key=lambda name: (excess[name], name)):
+            groups_in_float = (*groups_in_float, group)
+            model, changed = try_groups(groups_in_float)
             if changed.over(bound) <= 1:
                 break
         else:
@@ -90,7 +92,7 @@ def _least_in_float(
     log.info(
         "int8: answers change by %.4f in probability and %.4f permille on average; in float: %s",
         *changed,
-        ", ".join(chosen) or "none but the heads and what tells the unlike",
+        ", ".join(groups_in_float) or "none but the heads and what tells the unlike",
     )
     return model, [{**row, "chosen": place == len(rows) - 1} for place, row in enumerate(rows)]
 
@@ -106,19 +108,19 @@ def _row(groups: Sequence[str], changed: Changed) -> Row:
 def _inputs(data: SequenceSet, used: int, section: Export, seed: int) -> Inputs:
     """Draw as many batches as for the ranges, from other buildings if there are any."""
     order = np.random.default_rng(seed).permutation(len(data))
-    rest = order[used:] if len(order) > used else order
-    batches = np.array_split(rest[:used], section.calibration_batches)
+    unused = order[used:] if len(order) > used else order
+    batches = np.array_split(unused[:used], section.calibration_batches)
     return [data.pad(np.sort(index)) for index in batches if len(index)]
 
 
-def _answers(model: onnx.ModelProto, asked: Inputs) -> list[NDArray[Any]]:
+def _answers(model: onnx.ModelProto, batches: Inputs) -> list[NDArray[Any]]:
     """Return quadrant probabilities (B, 4) and severities (B,) of all batches together."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    parts = [session.run(ASKED, inputs) for inputs in asked]
+    parts = [session.run(COMPARED, inputs) for inputs in batches]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
-def _changed(plain: list[NDArray[Any]], other: list[NDArray[Any]]) -> Changed:
-    return Changed(*(float(np.abs(one - two).mean()) for one, two in zip(plain, other, strict=True)))
+def _changed(plain: list[NDArray[Any]], rounded: list[NDArray[Any]]) -> Changed:
+    return Changed(*(float(np.abs(a - b).mean()) for a, b in zip(plain, rounded, strict=True)))

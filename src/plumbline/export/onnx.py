@@ -133,12 +133,12 @@ def softmax_in_float(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def finish(path: Path, said: dict[str, str]) -> None:
+def finish(path: Path, metadata: dict[str, str]) -> None:
     """Clean an ONNX file in place, add its metadata, and check it by `onnx.checker`.
 
     Out go the exporter's notes: half the file, and the paths of this machine's sources are among them; without them the
     same network gives the same bytes in any folder. Out go operator sets that no node uses: ONNX Runtime's tools list
-    their own, which another runtime need not know. In comes `said`, in the order of its keys.
+    their own, which another runtime need not know. In comes `metadata`, in the order of its keys.
     """
     model = onnx.load(path)
     graph = model.graph
@@ -149,13 +149,13 @@ def finish(path: Path, said: dict[str, str]) -> None:
     del model.opset_import[:]
     model.opset_import.extend(onnx.helper.make_opsetid(*opset) for opset in sorted(opsets))
     model.ir_version = onnx.helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True)
-    for key in sorted(said):
-        model.metadata_props.add(key=key, value=said[key])
+    for key in sorted(metadata):
+        model.metadata_props.add(key=key, value=metadata[key])
     onnx.save(model, path)
     onnx.checker.check_model(str(path), full_check=True)
 
 
-def said_by(path: Path) -> dict[str, str]:
+def read_metadata(path: Path) -> dict[str, str]:
     """Return the metadata of an ONNX file."""
     return {entry.key: entry.value for entry in onnx.load(path).metadata_props}
 

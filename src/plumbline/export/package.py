@@ -24,7 +24,7 @@ from plumbline.prepare.features.definition import PREPARATION
 CARD = "MODEL_CARD.md"
 FORMAT = 2
 EVIDENCE = ("metrics", "gate", "records")
-"""What the manifest states about the model: how it was trained and measured."""
+"""Keys of the manifest about how the model was trained and measured."""
 
 
 class File(BaseModel):
@@ -127,9 +127,9 @@ def _content(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.exists():
         trained = (folder / "model.safetensors").is_file()
-        what = "a trained model, and no model package" if trained else "no model package"
+        description = "a trained model, and no model package" if trained else "no model package"
         raise InputError(
-            f"{folder}: {what}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
+            f"{folder}: {description}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
             "`plumbline package` makes of a trained model that passes the gates."
         )
     content = read_json(path)
@@ -152,9 +152,9 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.") from None
-    found = set(_names(folder)) - {MANIFEST}
-    for name in sorted(found ^ set(manifest.files)):
-        state = "is not in the manifest" if name in found else "is missing"
+    present = set(_names(folder)) - {MANIFEST}
+    for name in sorted(present ^ set(manifest.files)):
+        state = "is not in the manifest" if name in present else "is missing"
         raise InputError(f"{folder / name}: {state}. Get the package again.")
     for name, listed in manifest.files.items():
         if not (folder / name).is_file():  # a link to nowhere, as an emptied cache leaves it
@@ -168,8 +168,8 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.
     text = json.dumps(content, indent=2) + "\n"
     content_sha256, evidence = _identity(content)
-    same = (manifest.version, manifest.evidence) == (version_of(content_sha256), evidence)
-    if not same or path.read_bytes() != text.encode():
+    is_unchanged = (manifest.version, manifest.evidence) == (version_of(content_sha256), evidence)
+    if not is_unchanged or path.read_bytes() != text.encode():
         raise InputError(
             f"{path}: changed since it was released (its content is not that of version "
             f"{manifest.version}). Get the package again."
@@ -193,11 +193,11 @@ def version_of(content_sha256: str) -> str:
 
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
     """Return SHA-256 of all that defines a version, and that of the evidence, from a manifest's content."""
-    rest = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
-    told = {key: rest.pop(key) for key in EVIDENCE if key in rest}
-    rest["files"] = dict(rest["files"])
-    told["card"] = rest["files"].pop(CARD, None)
-    return _sha256(rest), _sha256(told)
+    defining = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
+    evidence = {key: defining.pop(key) for key in EVIDENCE if key in defining}
+    defining["files"] = dict(defining["files"])
+    evidence["card"] = defining["files"].pop(CARD, None)
+    return _sha256(defining), _sha256(evidence)
 
 
 def _sha256(content: Any) -> str:
@@ -221,9 +221,9 @@ class Manifest(PackageManifest):
     quadrants: list[str]
     category_bounds_permille: list[float]
     category_share: list[float] = Field(default_factory=list)
-    """Of the buildings that the default model was calibrated on: what its probabilities of categories stand for."""
+    """Shares of the categories in calibration, to which the default model's probabilities refer."""
     prepare: RecordedPrepare
-    """How scatterers must be prepared for this model."""
+    """Preparation of scatterers that this model needs."""
     preparation: int = Field(ge=1)
     """`features.PREPARATION` of the version of Plumbline that made it."""
 
@@ -246,18 +246,18 @@ def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
     """Refuse to write a package over anything but an unchanged package with this `gate`.
 
     Raises:
-        InputError: something else lies there; it is named.
+        InputError: the folder contains something else, which is named.
     """
     if not folder.is_dir() or not any(folder.iterdir()):
         check_place(folder)
         return
     try:
-        found = verify_package(folder)
+        replaced = verify_package(folder)
     except InputError as error:
         raise InputError(f"{folder}: holds something that this command did not write ({error}) Give another.") from None
-    if found.gate != gate:
+    if replaced.gate != gate:
         raise InputError(
-            f"{folder}: holds the package {found.version}, which came from elsewhere. Give another folder."
+            f"{folder}: holds the package {replaced.version}, which came from elsewhere. Give another folder."
         )
 
 
@@ -295,8 +295,8 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
             PREPARATION,
         )
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
-    chosen = names.get(artifact, "") if artifact else manifest.default_model
-    if chosen not in manifest.files or chosen not in MODELS:
-        inside = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
-        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {inside}.")
-    return manifest, OnnxModel(folder / chosen)
+    file_name = names.get(artifact, "") if artifact else manifest.default_model
+    if file_name not in manifest.files or file_name not in MODELS:
+        available = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
+        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {available}.")
+    return manifest, OnnxModel(folder / file_name)

@@ -27,7 +27,7 @@ PROVIDERS: dict[str, list[Any]] = {
     "CUDAExecutionProvider": [ON_CUDA],
     "TensorrtExecutionProvider": ["TensorrtExecutionProvider", ON_CUDA],
 }
-"""What is given to ONNX Runtime for a provider, where that is more than its name; CUDA has what TensorRT leaves."""
+"""Arguments for a provider whose name is not enough; CUDA runs what TensorRT does not."""
 
 
 class OnnxModel(Released):
@@ -47,14 +47,15 @@ class OnnxModel(Released):
         _refuse_both_runtimes()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        asked = threads or asked_threads()
-        self._threads = (asked or cores()) if provider == CPU else 1
-        options.intra_op_num_threads = 1 if provider == CPU else asked
+        n_threads = threads or asked_threads()
+        self._threads = (n_threads or cores()) if provider == CPU else 1
+        options.intra_op_num_threads = 1 if provider == CPU else n_threads
         if provider != CPU:
             with redirect_stdout(sys.stderr):  # it prints what it does not find
                 onnxruntime.preload_dlls()  # CUDA's libraries that pip installed; torch, which loads them, may be away
         try:
-            # What is not named is not used, and nothing is tried again elsewhere: no silent change of device.
+            # Only the named providers are used, and nothing is tried again elsewhere: no silent
+            # change of device.
             self._session: Any = onnxruntime.InferenceSession(
                 str(path), options, providers=PROVIDERS.get(provider, [provider]), enable_fallback=0
             )
@@ -65,16 +66,16 @@ class OnnxModel(Released):
                 f"{path}: {provider} did not start, and ONNX Runtime took {self._session.get_providers()[0]}. Its "
                 "libraries are missing or of another version."
             )
-        given = {value.name: value.shape for value in self._session.get_inputs()}
-        for what, found, needed in (
+        shapes = {value.name: value.shape for value in self._session.get_inputs()}
+        for kind, names, needed in (
             ("outputs", tuple(output.name for output in self._session.get_outputs()), Answers._fields),
-            ("inputs", tuple(given), NAMES),
+            ("inputs", tuple(shapes), NAMES),
         ):
-            if found != needed:
-                raise InputError(f"{path}: {what} {', '.join(found)} found, {', '.join(needed)} needed.")
+            if names != needed:
+                raise InputError(f"{path}: {kind} {', '.join(names)} found, {', '.join(needed)} needed.")
         self.about = read_properties(self._session.get_modelmeta().custom_metadata_map, str(path))
-        """What the file says of itself."""
-        columns = {name: given[name][-1] for name in FLOATS}
+        """Metadata of the file."""
+        columns = {name: shapes[name][-1] for name in FLOATS}
         self.signature = signature(columns, self.about.inputs, max_length=self.about.max_length)
 
     @property
@@ -88,9 +89,9 @@ class OnnxModel(Released):
         if len(batch) < 2:
             return self._execute(inputs)
         # Parts are cut as threads become free, so that no more than they work on is held twice.
-        done = list(self._workers.map(lambda part: self._execute(cut_to_longest(inputs, part)), batch))
+        outputs_of_parts = list(self._workers.map(lambda part: self._execute(cut_to_longest(inputs, part)), batch))
         back = np.argsort(np.concatenate(batch))
-        return [np.concatenate(output)[back] for output in zip(*done, strict=True)]
+        return [np.concatenate(output)[back] for output in zip(*outputs_of_parts, strict=True)]
 
     def _execute(self, inputs: Mapping[str, NDArray[Any]]) -> Sequence[NDArray[np.float32]]:
         outputs: list[NDArray[np.float32]] = self._session.run(None, dict(inputs))
@@ -115,10 +116,10 @@ def _refuse_both_runtimes() -> None:
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     """Return package -> version for the installed ones."""
-    found = {}
+    versions = {}
     for name in packages:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return versions

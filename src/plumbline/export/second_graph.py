@@ -207,8 +207,8 @@ def export_predictions(limits: Prepare, category_share: Sequence[float], path: P
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.")
         onnx.save(program.model_proto, temporary)
-        kept = limits.model_dump(include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"})
-        about: dict[str, Any] = {**declared, "prepare": kept, "category_share": list(category_share)}
+        thresholds = limits.model_dump(include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"})
+        about: dict[str, Any] = {**declared, "prepare": thresholds, "category_share": list(category_share)}
         finish(temporary, {"name": "plumbline-predictions", **{key: json.dumps(value) for key, value in about.items()}})
 
 

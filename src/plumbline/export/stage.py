@@ -9,7 +9,7 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, told_unwritten, write_csv
 from plumbline.export.mixed_precision import quantize
-from plumbline.export.onnx import export_onnx, finish, in_half, said_by
+from plumbline.export.onnx import export_onnx, finish, in_half, read_metadata
 from plumbline.export.tensorrt.build import build
 from plumbline.export.tensorrt.device import this_device
 from plumbline.model.diagnosis import load_diagnosis
@@ -17,10 +17,10 @@ from plumbline.params import Export
 from plumbline.prepare.features.shards import load_shards
 
 ARTIFACTS = ("float32", "pruned", "fp16", "int8")
-"""`float32` is what training made and what the others are measured against; the rest is released."""
+"""Names of the models: `float32` is that of training; the others are compared to it and released."""
 
 ONE = ("float32.onnx", "fp16.onnx")
-"""Of one model alone: what needs no data."""
+"""Files of one model that need no data."""
 
 
 def export(prepared: Path, trained: Path, compressed: Path, params: Export, out: Path) -> None:
@@ -38,7 +38,7 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
             export_onnx(load_diagnosis(source), folder / f"{name}.onnx", params.opset)
         export_onnx(in_half(load_diagnosis(compressed)), folder / "fp16.onnx", params.opset)
         write_csv(quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params), folder / "quantisation.csv")
-        finish(folder / "int8.onnx", said_by(folder / "pruned.onnx"))
+        finish(folder / "int8.onnx", read_metadata(folder / "pruned.onnx"))
         shutil.copyfile(compressed / "model.safetensors", folder / "weights.safetensors")
         shutil.copyfile(compressed / "model.json", folder / "network.json")
         if device is not None:
@@ -55,9 +55,9 @@ def export_model(source: Path, params: Export, out: Path) -> None:
     Raises:
         InputError: the model is missing or damaged, or `out` holds anything else.
     """
-    others = sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
-    if others:
-        raise InputError(f"{out}: holds {', '.join(others[:5])}, which this command did not write. Give another.")
+    unknown = sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
+    if unknown:
+        raise InputError(f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give another.")
     model = load_diagnosis(source)
     with told_unwritten(out), atomic_folder(out) as folder:
         for name, written in zip(ONE, (model, in_half(model)), strict=True):

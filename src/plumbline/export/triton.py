@@ -22,7 +22,7 @@ from plumbline.core.files import atomic_folder, check_place, read_json, sha256_f
 from plumbline.export.package import Manifest, verify_package
 
 MARK = "plumbline.json"
-"""Says that a repository is of this module; Triton reads only the folders beside it."""
+"""File that marks a repository of this module; Triton reads only the folders beside it."""
 CONFIG, MODEL, VERSION = "config.pbtxt", "model.onnx", "1"
 TYPES = {
     TensorProto.FLOAT: "TYPE_FP32",
@@ -34,20 +34,20 @@ TYPES = {
 
 
 @dataclass(frozen=True)
-class Settings:
+class TritonSettings:
     """Settings of the server for the models."""
 
     max_batch_size: int = 64
-    """From 1 to 65536, the largest that the models take."""
+    """Largest number of buildings of a batch, from 1 to 65536, the limit of the models."""
     max_queue_delay_us: int = 500
-    """How long a request may wait for others to be answered with, microseconds."""
+    """Longest time that a request may wait for others of its batch, microseconds."""
     gpu: bool = False
     tensorrt: bool = False
-    """On a GPU, run what TensorRT can by it."""
+    """True to run by TensorRT, on a GPU, what it can."""
     instances: int = 1
-    """Copies of each model; on a GPU, on each GPU."""
+    """Number of copies of each model; on GPUs, on each of them."""
     threads: int = 0
-    """Of a copy on the CPU; 0: one a core."""
+    """Number of threads of a copy on the CPU; 0: one a core."""
 
     @property
     def preferred_batch_sizes(self) -> list[int]:
@@ -61,10 +61,10 @@ class TensorConfig(NamedTuple):
     name: str
     type: str
     dims: list[int]
-    """Without the batch; -1 where any size will do."""
+    """Sizes without the batch; -1 where any size will do."""
 
 
-def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
+def write_repository(package: Path, out: Path, settings: TritonSettings) -> list[str]:
     """Write one model for each ONNX file of a package; return their names.
 
     The folder appears whole; one that this function wrote before is replaced.
@@ -78,7 +78,7 @@ def write_repository(package: Path, out: Path, settings: Settings) -> list[str]:
         raise InputError(f"{out}: is inside the model package, which must stay as it is. Give another folder.")
     if out.resolve() in package.resolve().parents:
         raise InputError(f"{out}: the model package is inside of it. Give another folder.")
-    _refuse_others(out)
+    _check_replaced(out)
     names = model_names(manifest)
     with atomic_folder(out) as folder:
         for file, name in names.items():
@@ -117,7 +117,7 @@ def onnx_tensors(path: Path) -> tuple[list[TensorConfig], list[TensorConfig]]:
     return [_tensor(value, path) for value in graph.input], [_tensor(value, path) for value in graph.output]
 
 
-def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: Settings) -> str:
+def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: TritonSettings) -> str:
     """Return the text of a model's `config.pbtxt` (protobuf text format).
 
     Args:
@@ -156,7 +156,7 @@ def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: 
     )
 
 
-def _optimization(settings: Settings) -> Iterable[str]:
+def _optimization(settings: TritonSettings) -> Iterable[str]:
     """Return the optimisation lines: all of ONNX Runtime's own (level 0 in Triton), and TensorRT where wanted."""
     accelerator = 'name: "tensorrt" parameters { key: "precision_mode" value: "FP32" }'
     inner = f" execution_accelerators {{ gpu_execution_accelerator [ {{ {accelerator} }} ] }}"
@@ -175,20 +175,25 @@ def _tensor(value: Any, path: Path) -> TensorConfig:
     kind = value.type.tensor_type
     if kind.elem_type not in TYPES:
         raise InputError(f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to Triton.")
-    batch, *rest = kind.shape.dim or [None]
+    batch, *sizes = kind.shape.dim or [None]
     if batch is None or batch.dim_param != "batch":
         raise InputError(f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot batch it.")
-    return TensorConfig(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in rest])
+    return TensorConfig(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in sizes])
 
 
-def _refuse_others(out: Path) -> None:
+def _check_replaced(out: Path) -> None:
     """Refuse to replace files that this module did not write, or that were changed since.
 
     Raises:
         InputError: `out` is such a thing.
     """
     check_place(out)
-    written = read_json(out / MARK).get("files", {}) if (out / MARK).is_file() else {}
+    content = read_json(out / MARK) if (out / MARK).is_file() else {}
+    written = content.get("files", {}) if isinstance(content, dict) else None
+    if not isinstance(written, dict):
+        raise InputError(
+            f"{out / MARK}: not the list of files that this command writes. Give another folder, or remove this one."
+        )
     for path in _files(out):
         name = path.relative_to(out).as_posix()
         if name != MARK and written.get(name) != sha256_file(path):

@@ -38,8 +38,8 @@ def run_predictions(path: Path, inputs: Mapping[str, NDArray[Any]], raw: Mapping
     """
     session: Any = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     feeds = {**inputs, **{RAW + name: value for name, value in raw.items()}}
-    found = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
-    return dict(zip((value.name for value in session.get_outputs()), found, strict=True))
+    outputs = session.run(None, {value.name: feeds[value.name] for value in session.get_inputs()})
+    return dict(zip((value.name for value in session.get_outputs()), outputs, strict=True))
 
 
 def write_vectors(sequences: SequenceSet, network: Path, predictions: Path, out: Path) -> None:

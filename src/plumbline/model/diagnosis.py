@@ -21,20 +21,21 @@ from plumbline.core.files import read_json, write_bytes, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category_of_levels
 from plumbline.model.network import Network, RawAnswer, spec_of
 from plumbline.model.spec import NetworkSpec
-from plumbline.model.weights import PREPARED, read_weights, told_preparation
+from plumbline.model.weights import PREPARED, read_preparation, read_weights
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE, names
 
 KIND_BOUNDS = (10, 20)
-"""Scatterers; bounds between kinds of buildings, which say most about what a sensor shows of them."""
+"""Bounds between the kinds of buildings, in scatterers: their number shows best how well a sensor
+sees a building."""
 KINDS = len(KIND_BOUNDS) + 1
 NOTHING = -1e3
-"""Halves; the scale of a category that lets in nothing but what the middle lies in."""
+"""Scale, in halves, of a category that is only in intervals whose middle is in it."""
 NEAREST = 0.05
-"""Halves; no end is closer to the middle, whatever the categories need."""
-LEAST_HALF = 0.01
-"""Standardised; what a half of the interval counts at least, so that every deviation is a number of halves."""
-LEAST_WIDTH = 0.5
-"""Standardised; what the network's interval counts at least where a length is added to it: hardly one is narrower."""
+"""Smallest distance of an end from the middle, in halves, whatever the categories need."""
+MIN_HALF = 0.01
+"""Smallest half of an interval, standardised: so every deviation is a finite number of halves."""
+MIN_WIDTH = 0.5
+"""Smallest standardised length of an interval to which a length is added; few are narrower."""
 _LOG_POINTS = names(GEOMETRY).index("log_points")
 
 
@@ -50,16 +51,17 @@ def kinds(geometry_BF: Tensor) -> Tensor:
 def halves(severity_B3: Tensor) -> tuple[Tensor, Tensor]:
     """Return the (B, 1) lengths of the network's interval below and above its middle."""
     low_B1, middle_B1, high_B1 = severity_B3[:, :1], severity_B3[:, 1:2], severity_B3[:, 2:]
-    return (middle_B1 - low_B1).clamp(min=LEAST_HALF), (high_B1 - middle_B1).clamp(min=LEAST_HALF)
+    return (middle_B1 - low_B1).clamp(min=MIN_HALF), (high_B1 - middle_B1).clamp(min=MIN_HALF)
 
 
 def narrowness(severity_B3: Tensor) -> Tensor:
     """Return (B, 1) one over the length of the network's interval.
 
-    The sides share the length as their halves are. The more the points tell, the narrower the interval is.
+    Both sides share the length in proportion to their halves. The more the points show, the
+    narrower the interval is.
     """
     below_B1, above_B1 = halves(severity_B3)
-    return (below_B1 + above_B1).clamp(min=LEAST_WIDTH).reciprocal()
+    return (below_B1 + above_B1).clamp(min=MIN_WIDTH).reciprocal()
 
 
 def deviations(severity_B3: Tensor, standard_B: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
@@ -87,8 +89,9 @@ def distances(severity_B3: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
 def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ends (B, 1): each half times its scale (at least 0), or a category's own scale if it reaches into it.
 
-    The lower end is the least that a category lets in, minus infinity where category 0 is: how little damage there may
-    be below category 1 is not told apart. The upper end is the greatest. `NEAREST` the middle there is none.
+    The lower end is the least that a category lets in, minus infinity where category 0 is: the
+    damage below category 1 is not resolved. The upper end is the greatest. No end is within
+    `NEAREST` of the middle.
     """
     half_below_B1, half_above_B1 = halves(severity_B3)
     middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
@@ -106,14 +109,14 @@ def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: 
 
 
 SEVERITY_FLOOR = 0.1
-"""Added to permille before the logarithm: differences far below category 1 do not matter."""
+"""Permille that are added before the logarithm: differences far below category 1 do not matter."""
 
 FARTHEST_STANDARD = 1e18
-"""Standard deviations; no feature is so far out."""
+"""Largest standardised feature whose square a float32 holds; no feature is so far out."""
 
 YEARS = names(GEOMETRY).index("years")
 SHORTEST = 1e-3
-"""Years that are divided by at least."""
+"""Smallest number of years in a denominator."""
 
 
 class Answer(NamedTuple):
@@ -190,10 +193,10 @@ class Diagnosis(nn.Module):
         The distance sees odd combinations. It grows slowly with one value far out, so each value is bounded as well.
         Of the years only too few are strange: least asked for over those that were observed.
         """
-        beyond = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
-        short = self.get_buffer("least_years") / geometry[:, YEARS].clamp(min=SHORTEST)
-        of_all = torch.maximum(self.novelty_distance(geometry) / self.get_buffer("novelty_limit"), beyond.amax(-1))
-        return torch.maximum(of_all, short)
+        deviation_BF = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
+        shortness_B = self.get_buffer("least_years") / geometry[:, YEARS].clamp(min=SHORTEST)
+        distance_B = self.novelty_distance(geometry) / self.get_buffer("novelty_limit")
+        return torch.maximum(torch.maximum(distance_B, deviation_BF.amax(-1)), shortness_B)
 
     def forward(self, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Answer:
         """Judge buildings by raw features (columns as in `prepare.features`).
@@ -206,16 +209,16 @@ class Diagnosis(nn.Module):
         low_B1, high_B1 = self.interval(raw.severity_B3, kind_BG)
         level_BK = self.level_logits(raw.levels_BK, kind_BG).softmax(-1)
 
-        def own(name: str) -> Tensor:
+        def by_kind(name: str) -> Tensor:
             return of_kind(kind_BG, self.get_buffer(name)[:, None])
 
         return Answer(
-            quadrant_probability=(raw.logits_B4 * own("quadrant_scale") / self.temperature).softmax(-1),  # type: ignore[operator]
+            quadrant_probability=(raw.logits_B4 * by_kind("quadrant_scale") / self.temperature).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
             severity_low=self.permille(low_B1).squeeze(-1),
             severity_high=self.permille(high_B1).squeeze(-1),
             novelty=self.novelty(geometry),
-            accepted_probability=(raw.accepted_B4 * own("accepted_scale") + own("accepted_shift")).sigmoid(),
+            accepted_probability=(raw.accepted_B4 * by_kind("accepted_scale") + by_kind("accepted_shift")).sigmoid(),
             category_probability=(level_BK[:, :, None] * self.get_buffer("category_of_level")).sum(1),
             level_probability=level_BK,
             mechanism_probability=(raw.mechanism_BM * self.mechanism_scale).softmax(-1),  # type: ignore[operator]
@@ -260,7 +263,8 @@ def _statistics() -> dict[str, Tensor]:
         "severity_sd": torch.ones(()),
         "severity_limit": torch.full((), torch.inf),
         "temperature": torch.ones(()),
-        # Of each kind of building: what few points tell is as unsure as it seems, what many tell is surer.
+        # By kind of building: answers from few points are as unsure as they seem, those from many
+        # are surer.
         "quadrant_scale": torch.ones(KINDS),
         "accepted_scale": torch.ones(KINDS),
         "accepted_shift": torch.zeros(KINDS),
@@ -285,7 +289,7 @@ def of_kind(kind_BG: Tensor, values_GN: Tensor) -> Tensor:
 
 
 def one_hot_categories() -> Tensor:
-    """Return a matrix (K, C): 1 where a level lies in a category."""
+    """Return a matrix (K, C): 1 where a level belongs to a category."""
     return nn.functional.one_hot(torch.from_numpy(category_of_levels()), len(CATEGORY_BOUNDS_PERMILLE) + 1).float()
 
 
@@ -310,12 +314,12 @@ def asinh_written_out(x: Tensor) -> Tensor:
 def save_diagnosis(model: Diagnosis, folder: Path) -> None:
     """Write `model.safetensors` and `model.json` (the widths) into `folder`.
 
-    The weights say which preparation of points they are for: it is not seen in any shape.
+    The file of weights names the preparation of points that they are for: no shape shows it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    said = {PREPARED: str(model.preparation)}
-    write_bytes(folder / "model.safetensors", save(state, said))  # `save_file` lets nobody else read it
+    metadata = {PREPARED: str(model.preparation)}
+    write_bytes(folder / "model.safetensors", save(state, metadata))  # `save_file` lets nobody else read it
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
 
@@ -328,8 +332,8 @@ def load_diagnosis(folder: Path, broken: bool = False) -> Diagnosis:
     try:
         model = Diagnosis(NetworkSpec.model_validate(read_json(folder / "model.json")))
         model.load_state_dict(read_weights(folder / "model.safetensors", broken))
-        told = told_preparation(folder)
-        model.preparation = PREPARATION if told is None else told
+        preparation = read_preparation(folder)
+        model.preparation = PREPARATION if preparation is None else preparation
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"{folder}: not a readable model ({error}). Run the stage again that wrote it (`plumbline train`, "

@@ -35,7 +35,7 @@ class Linear(nn.Linear):
 
 
 LEVELS = 1 << 16
-"""Values of one draw."""
+"""Number of values that one draw can have."""
 
 
 class Dropout(nn.Dropout):
@@ -55,8 +55,8 @@ class Dropout(nn.Dropout):
         count = x.numel()
         words = torch.empty(-(-count // 4), dtype=torch.int64).random_(-(2**63), None)
         draws = words.view(torch.int16)[:count].view(x.shape)
-        kept = (draws >= left_out - LEVELS // 2).to(x.dtype)
-        return x * (kept * (LEVELS / (LEVELS - left_out)))
+        mask = (draws >= left_out - LEVELS // 2).to(x.dtype)
+        return x * (mask * (LEVELS / (LEVELS - left_out)))
 
 
 def run_checkpointed(part: nn.Module, *inputs: Any, recompute: bool) -> Tensor:
@@ -66,10 +66,10 @@ def run_checkpointed(part: nn.Module, *inputs: Any, recompute: bool) -> Tensor:
     """
     if recompute and part.training and torch.is_grad_enabled():
         # Random numbers are set back for the second pass, so that dropout leaves out the same values.
-        kept: Tensor = checkpoint(part, *inputs, use_reentrant=False)
-        return kept
-    result: Tensor = part(*inputs)
-    return result
+        recomputed: Tensor = checkpoint(part, *inputs, use_reentrant=False)
+        return recomputed
+    output: Tensor = part(*inputs)
+    return output
 
 
 class Convolution(nn.Conv1d):
@@ -187,8 +187,8 @@ class Stream(nn.Module):
         x_BLC: Tensor = self.stem(x_BLF)
         for block in self.blocks:
             x_BLC = run_checkpointed(block, x_BLC, mask_BL1, recompute=self.recompute)
-        result: Tensor = self.norm(x_BLC) * mask_BL1
-        return result
+        normal_BLC: Tensor = self.norm(x_BLC) * mask_BL1
+        return normal_BLC
 
 
 class Encoder(nn.Module):

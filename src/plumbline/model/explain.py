@@ -18,22 +18,22 @@ from plumbline.model.network import Network, RawAnswer
 
 Question = Literal["quadrant", "severity"]
 FIRST, HALVINGS = 8, 12
-"""Equal stretches that the way begins as, and how often one may be halved where the answer changes steeply."""
+"""Number of equal stretches at first, and of halvings of one where the answer changes steeply."""
 TOLERANCE = 0.01
 """Share of the difference of the answers that attributions may miss."""
 CELLS = 1 << 14
-"""Scatterers, padding included, in one pass through the network: bounds the memory."""
+"""Largest number of scatterers in one pass, padding included: bounds the memory."""
 NEGLIGIBLE = 0.1
-"""A smaller difference needs no closer attributions than this one."""
+"""Difference of answers below which attributions need not be more exact."""
 
 
 class Attribution(NamedTuple):
     """Contribution of each feature to the difference from the answer for the average building."""
 
     scatterer_BL: Tensor
-    """By each scatterer; 0 outside of the mask."""
+    """Contribution of each scatterer; 0 outside of the mask."""
     geometry_BF: Tensor
-    """By each column of the geometry."""
+    """Contribution of each column of the geometry."""
     difference_B: Tensor
     """The answer less that of the average building; all attributions of a building add up to it."""
 
@@ -44,9 +44,10 @@ class Explanation(NamedTuple):
     attention_BL: Tensor
     """Share of each scatterer in what the pooled answer looks at; adds up to 1."""
     quadrant: Attribution
-    """In logits, of the quadrant that was decided above the mean of the four."""
+    """Attribution of the decided quadrant's logit, less the mean of the four."""
     severity: Attribution
-    """In natural logarithms of the severity (plus `diagnosis.SEVERITY_FLOOR`): 0.1 is about 10 %."""
+    """Attribution of the natural logarithm of the severity (plus `diagnosis.SEVERITY_FLOOR`): 0.1
+    is about 10 %."""
 
 
 def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Explanation:
@@ -67,18 +68,18 @@ def attention_share(model: Diagnosis, distance: Tensor, slope: Tensor, geometry:
     and for buildings too long for it, it is the pooling's share alone. Convolutions reach a few neighbours further.
     """
     network = model.network
-    seen = _inputs_of(network, model, distance, slope, geometry, mask)
+    inputs_of = _record_inputs(network, model, distance, slope, geometry, mask)
     layers = network.neck.layers
-    most = seen[layers[0].attention].shape[1] if layers else 0
-    looks_BLL = torch.eye(most, device=mask.device).expand(len(mask), most, most)
+    longest = inputs_of[layers[0].attention].shape[1] if layers else 0
+    looks_BLL = torch.eye(longest, device=mask.device).expand(len(mask), longest, longest)
     attends_B11 = network.neck.attends(mask)[:, None, None]
     for layer in layers:
-        weights_BLL = layer.attention.weights(seen[layer.attention], mask[:, :most]).mean(1)
+        weights_BLL = layer.attention.weights(inputs_of[layer.attention], mask[:, :longest]).mean(1)
         mixed_BLL = (weights_BLL @ looks_BLL + looks_BLL) / 2
         looks_BLL = torch.where(attends_B11, mixed_BLL, looks_BLL)
-    share_BL: Tensor = network.pool.share(seen[network.pool], mask)
-    near_BL = (share_BL[:, None, :most] @ looks_BLL)[:, 0]
-    return torch.cat([near_BL, share_BL[:, most:]], dim=1)
+    share_BL: Tensor = network.pool.share(inputs_of[network.pool], mask)
+    near_BL = (share_BL[:, None, :longest] @ looks_BLL)[:, 0]
+    return torch.cat([near_BL, share_BL[:, longest:]], dim=1)
 
 
 def integrated_gradients(
@@ -102,21 +103,23 @@ def integrated_gradients(
         with torch.no_grad():
             decided_B = model.network(*ends, mask).logits_B4.argmax(1)
             way = _Way(model, question, ends, mask, decided_B)
-            todo = _first_stretches(way)
-        difference_B = todo.after_S.view(FIRST, -1)[-1] - todo.before_S.view(FIRST, -1)[0]
+            stretches = _first_stretches(way)
+        difference_B = stretches.after_S.view(FIRST, -1)[-1] - stretches.before_S.view(FIRST, -1)[0]
         # An equal part of what may be missed for each of the first stretches, and half of it for those that are halved.
         allowed_B = TOLERANCE * difference_B.abs().clamp(min=NEGLIGIBLE) / FIRST
         for depth in range(HALVINGS + 1):
-            width, halved = 1 / (FIRST << depth), [todo.take(slice(0))]
-            for some in todo.split(max(1, CELLS // mask.shape[1])):
-                gradients, middle_S = way.gradients(some.owner_S, some.place_S + width / 2)
-                found = [width * ends_S * own for ends_S, own in zip(way.ends(some.owner_S), gradients, strict=True)]
-                gap_S = sum(part.flatten(1).sum(1) for part in found) - (some.after_S - some.before_S)
-                missed_S = (gap_S.abs() > allowed_B[some.owner_S] * 0.5**depth) & (depth < HALVINGS)
-                for part, own in zip(parts, found, strict=True):
-                    part.index_add_(0, some.owner_S[~missed_S], own[~missed_S])
-                halved += some.take(missed_S).halves(middle_S[missed_S], width / 2)
-            todo = _Stretches(*(torch.cat(part) for part in zip(*halved, strict=True)))
+            width, halved = 1 / (FIRST << depth), [stretches.select(slice(0))]
+            for chunk in stretches.split(max(1, CELLS // mask.shape[1])):
+                gradients, middle_S = way.gradients(chunk.owner_S, chunk.place_S + width / 2)
+                shares = [
+                    width * end_S * slope_S for end_S, slope_S in zip(way.ends(chunk.owner_S), gradients, strict=True)
+                ]
+                gap_S = sum(part_S.flatten(1).sum(1) for part_S in shares) - (chunk.after_S - chunk.before_S)
+                missed_S = (gap_S.abs() > allowed_B[chunk.owner_S] * 0.5**depth) & (depth < HALVINGS)
+                for part, share_S in zip(parts, shares, strict=True):
+                    part.index_add_(0, chunk.owner_S[~missed_S], share_S[~missed_S])
+                halved += chunk.select(missed_S).halves(middle_S[missed_S], width / 2)
+            stretches = _Stretches(*(torch.cat(part) for part in zip(*halved, strict=True)))
     by_distance, by_slope, geometry_BF = parts
     return Attribution(by_distance.sum(-1) + by_slope.sum(-1), geometry_BF, difference_B)
 
@@ -127,19 +130,19 @@ class _Stretches(NamedTuple):
     owner_S: Tensor
     """Index of the building."""
     place_S: Tensor
-    """Where it begins: 0 is the average building, 1 the building itself."""
+    """Beginning of the stretch: 0 is the average building, 1 the building itself."""
     before_S: Tensor
     after_S: Tensor
     """The answer at its beginning and at its end."""
 
-    def take(self, index: Tensor | slice) -> _Stretches:
+    def select(self, index: Tensor | slice) -> _Stretches:
         return _Stretches(*(part[index] for part in self))
 
     def split(self, size: int) -> Iterator[_Stretches]:
         return map(_Stretches._make, zip(*(torch.split(part, size) for part in self), strict=True))
 
     def halves(self, middle_S: Tensor, width: float) -> list[_Stretches]:
-        """Return both halves of each stretch; the answer between them is known."""
+        """Return both halves of each stretch; `middle_S` is the answer between them."""
         return [self._replace(after_S=middle_S), self._replace(place_S=self.place_S + width, before_S=middle_S)]
 
 
@@ -155,7 +158,7 @@ class _Way(NamedTuple):
     def ends(self, owner_S: Tensor) -> list[Tensor]:
         return [end[owner_S] for end in self.whole]
 
-    def asked(self, inputs: list[Tensor], owner_S: Tensor) -> Tensor:
+    def explained(self, inputs: list[Tensor], owner_S: Tensor) -> Tensor:
         """(S,) the number that is explained."""
         answer: RawAnswer = self.model.network(*inputs, self.mask_BL[owner_S])
         if self.question == "severity":
@@ -169,32 +172,34 @@ class _Way(NamedTuple):
 
     def gradients(self, owner_S: Tensor, place_S: Tensor) -> tuple[list[Tensor], Tensor]:
         """Return the gradients of the explained number at places on the ways, and that number (S,) there."""
-        here = [part.requires_grad_() for part in self.at(owner_S, place_S)]
-        asked_S = self.asked(here, owner_S)
-        return list(torch.autograd.grad(asked_S.sum(), here)), asked_S.detach()
+        features = [part.requires_grad_() for part in self.at(owner_S, place_S)]
+        explained_S = self.explained(features, owner_S)
+        return list(torch.autograd.grad(explained_S.sum(), features)), explained_S.detach()
 
 
 def _first_stretches(way: _Way) -> _Stretches:
     """Return the `FIRST` stretches of each building, in rows of equal places."""
     buildings = torch.arange(len(way.mask_BL), device=way.mask_BL.device)
     edges = [step / FIRST for step in range(FIRST + 1)]
-    asked = [way.asked(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings) for edge in edges]
+    answers = [
+        way.explained(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings) for edge in edges
+    ]
     place_S = torch.tensor(edges[:-1], device=buildings.device).repeat_interleave(len(buildings))
-    return _Stretches(buildings.repeat(FIRST), place_S, torch.cat(asked[:-1]), torch.cat(asked[1:]))
+    return _Stretches(buildings.repeat(FIRST), place_S, torch.cat(answers[:-1]), torch.cat(answers[1:]))
 
 
-def _inputs_of(network: Network, model: Diagnosis, *inputs: Tensor) -> dict[nn.Module, Tensor]:
+def _record_inputs(network: Network, model: Diagnosis, *inputs: Tensor) -> dict[nn.Module, Tensor]:
     """Record the inputs of the attention layers and of the pool while the model answers `inputs`."""
-    seen: dict[nn.Module, Tensor] = {}
+    inputs_of: dict[nn.Module, Tensor] = {}
 
-    def note(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        seen[module] = arguments[0]
+    def record_input(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+        inputs_of[module] = arguments[0]
 
     watched = [network.pool, *(layer.attention for layer in network.neck.layers)]
-    hooks = [module.register_forward_pre_hook(note) for module in watched]
+    hooks = [module.register_forward_pre_hook(record_input) for module in watched]
     try:
         model.raw(*inputs)
     finally:
         for hook in hooks:
             hook.remove()
-    return seen
+    return inputs_of

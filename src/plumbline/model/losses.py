@@ -22,9 +22,9 @@ from plumbline.params.train import QuadrantKind, SeverityKind
 LOW, HIGH = (1 - INTERVAL_SHARE) / 2, (1 + INTERVAL_SHARE) / 2
 """Quantiles that the interval's ends aim at before calibration."""
 CHARBONNIER_WIDTH = 1e-3
-"""Errors below are squared, those above absolute; standardised severity."""
+"""Standardised severity below which errors are squared, and above which they are absolute."""
 FOCAL_GAMMA = 2.0
-"""How little `focal` counts buildings that are right already; 0 would be cross-entropy."""
+"""Exponent of `focal`: with a larger one, right answers count less; 0 is cross-entropy."""
 ACCEPTED_WEIGHT = 1.0
 """Weight of the loss of which quadrants are right answers, as several are where damage is spread."""
 LEVEL_WEIGHT = 0.5
@@ -34,7 +34,7 @@ MECHANISM_WEIGHT = 0.25
 
 
 def cross_entropy(cross_entropy_B: Tensor) -> Tensor:
-    """As it is."""
+    """Return the cross-entropy unchanged."""
     return cross_entropy_B
 
 
@@ -87,7 +87,7 @@ class SeverityLoss:
     """Mean loss of the middle, plus the pinball loss of both ends of the interval (Koenker and Bassett 1978).
 
     `pinball` aims the middle at the median as well, which stays the median in permille, `mse` at the mean of the
-    standardised severity; `huber` and `charbonnier` lie between.
+    standardised severity; `huber` and `charbonnier` are between these.
     """
 
     kind: SeverityKind = "pinball"
@@ -96,8 +96,8 @@ class SeverityLoss:
         """Return the mean loss of standardised severity; with weights, a building of weight w counts as w buildings."""
         error_B3 = standard_B[:, None] - answer.severity_B3
         low_B, middle_B, high_B = error_B3.unbind(1)
-        own_B: Tensor = SEVERITY_LOSS[self.kind](middle_B)
-        each_B = own_B + _pinball(low_B, LOW) + _pinball(high_B, HIGH)
+        middle_loss_B: Tensor = SEVERITY_LOSS[self.kind](middle_B)
+        each_B = middle_loss_B + _pinball(low_B, LOW) + _pinball(high_B, HIGH)
         if weight_B is not None:
             each_B = each_B * (weight_B / weight_B.mean())
         return each_B.mean()
@@ -122,7 +122,7 @@ def mechanism_loss(answer: RawAnswer, mechanism_B: Tensor, counts_B: Tensor) -> 
 
 
 def level_loss(answer: RawAnswer, severity_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-    """Return the cross-entropy of the level in which the severity, permille, lies."""
+    """Return the cross-entropy of the level to which the severity, permille, belongs."""
     level_B = torch.bucketize(severity_B, _edges(severity_B.device), right=True)
     each_B = functional.cross_entropy(answer.levels_BK, level_B, reduction="none")
     return each_B.mean() if weight_B is None else (each_B * (weight_B / weight_B.mean())).mean()
@@ -130,7 +130,7 @@ def level_loss(answer: RawAnswer, severity_B: Tensor, weight_B: Tensor | None = 
 
 @functools.cache
 def _edges(device: torch.device) -> Tensor:
-    """Return the edges, sent to the device once, because a GPU waits for each transfer."""
+    """Return the edges of the levels, copied to the device once: a GPU waits for each copy."""
     return torch.tensor(LEVEL_EDGES_PERMILLE, device=device)
 
 
@@ -140,7 +140,7 @@ def counted_mean(each_B: Tensor, counts_B: Tensor) -> Tensor:
     return (counts_B * each_B).sum() / counts_B.sum().clamp(min=torch.finfo(counts_B.dtype).tiny)
 
 
-class Labels(Protocol):
+class LabelColumns(Protocol):
     """Labels of B buildings; see `data.batches.Batch`."""
 
     @property
@@ -167,7 +167,7 @@ class Losses(NamedTuple):
     severity: SeverityLoss
     train: Train
 
-    def where(self, answer: RawAnswer, labels: Labels, weight_B: Tensor | None = None) -> Tensor:
+    def over_damaged(self, answer: RawAnswer, labels: LabelColumns, weight_B: Tensor | None = None) -> Tensor:
         """Return the weighted loss over damaged buildings: quadrant, accepted quadrants and mechanism."""
         counts_B = self.quadrant.counts(labels.quadrant_B, weight_B)
         means = (
@@ -177,7 +177,9 @@ class Losses(NamedTuple):
         )
         return sum((weight * mean for weight, mean in means[1:]), start=means[0][0] * means[0][1])
 
-    def how_much(self, answer: RawAnswer, labels: Labels, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
+    def over_all(
+        self, answer: RawAnswer, labels: LabelColumns, standard_B: Tensor, weight_B: Tensor | None = None
+    ) -> Tensor:
         """Return the weighted loss over all buildings: standardised severity and its level."""
         severity = self.train.severity_weight * self.severity(answer, standard_B, weight_B)
         return severity + LEVEL_WEIGHT * level_loss(answer, labels.severity_B, weight_B)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from plumbline.core.strain import LEVEL_EDGES_PERMILLE, MECHANISMS
 from plumbline.model.attention import AttentionLayer
 from plumbline.model.encoder import Encoder, run_checkpointed
-from plumbline.model.pooling import Pool
+from plumbline.model.pooling import PoolingLayer
 from plumbline.model.spec import LayerSpec, NetworkSpec, build_position
 from plumbline.prepare.features.definition import GEOMETRY
 
@@ -28,7 +28,7 @@ class Neck(nn.Module):
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
         self.recompute = spec.checkpoint_activations
-        self.most = spec.max_attention_length if spec.max_length > spec.max_attention_length else None
+        self.attention_limit = spec.attention_limit()
         channels = spec.distance_channels + spec.slope_channels
         self.position = build_position(spec.position, channels, spec.max_length) if spec.attention_layers else None
         self.attention = nn.ModuleList(
@@ -48,10 +48,10 @@ class Neck(nn.Module):
         Buildings of more than `max_attention_length` scatterers pass without attention. A building's own length
         decides, not that of its batch.
         """
-        if self.attention and (most := self.most) is not None:
+        if self.attention and (limit := self.attention_limit) is not None:
             short_B11 = self.attends(mask_BL)[:, None, None]
-            attended_BLD = torch.where(short_B11, self._mix(x_BLD[:, :most], mask_BL[:, :most]), x_BLD[:, :most])
-            x_BLD = torch.cat([attended_BLD, x_BLD[:, most:]], dim=1)
+            attended_BLD = torch.where(short_B11, self._mix(x_BLD[:, :limit], mask_BL[:, :limit]), x_BLD[:, :limit])
+            x_BLD = torch.cat([attended_BLD, x_BLD[:, limit:]], dim=1)
         elif self.attention:
             x_BLD = self._mix(x_BLD, mask_BL)
         normal_BLD: Tensor = self.norm(x_BLD)
@@ -60,7 +60,7 @@ class Neck(nn.Module):
     def attends(self, mask_BL: Tensor) -> Tensor:
         """Return (B,) whether each building is short enough for attention."""
         length_B = mask_BL.sum(1)
-        return length_B <= self.most if self.most is not None else length_B > 0
+        return length_B <= self.attention_limit if self.attention_limit is not None else length_B > 0
 
     def _mix(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         """Apply the attention layers one after another, after adding positions."""
@@ -84,7 +84,7 @@ class RawAnswer(NamedTuple):
     levels_BK: Tensor
     """Levels of strain, see `strain.LEVEL_EDGES_PERMILLE`."""
     mechanism_BM: Tensor
-    """In the order of `strain.MECHANISMS`."""
+    """Mechanisms, in the order of `strain.MECHANISMS`."""
 
 
 class Heads(nn.Module):
@@ -104,8 +104,8 @@ class Heads(nn.Module):
 
     def forward(self, pooled: list[Tensor], geometry_BG: Tensor) -> RawAnswer:
         """Judge B buildings by what each look of the pooling gave, (B, D), and by their geometry."""
-        first, *others = (join(look_BD) for join, look_BD in zip(self.join_pooled, pooled, strict=True))
-        joined = sum(others, start=first) + self.join_geometry(geometry_BG)
+        parts = [join(look_BD) for join, look_BD in zip(self.join_pooled, pooled, strict=True)]
+        joined = sum(parts[1:], start=parts[0]) + self.join_geometry(geometry_BG)
         joined = self.dropout(nn.functional.gelu(joined))
         severity_B3: Tensor = self.severity_head(joined)
         middle_B1 = severity_B3[:, :1]
@@ -135,7 +135,7 @@ class Network(nn.Module):
         joined = spec.distance_channels + spec.slope_channels
         self.encoder = Encoder(spec)
         self.neck = Neck(spec)
-        self.pool = Pool(spec.pooling, joined)
+        self.pool = PoolingLayer(spec.pooling, joined)
         self.geometry = nn.Sequential(nn.Linear(len(GEOMETRY), spec.geometry_width), nn.GELU())
         self.heads = Heads(joined, len(self.pool.looks), spec.geometry_width, spec.hidden, spec.dropout)
 

@@ -106,7 +106,7 @@ class Attended(Look):
 MEAN_MAX, MEAN_DEVIATION = (Mean, Max), (Mean, Deviation)
 
 
-class Pool(nn.Module):
+class PoolingLayer(nn.Module):
     """All looks of one pooling."""
 
     def __init__(self, kind: str, channels: int) -> None:

@@ -18,14 +18,14 @@ from plumbline.params.train import BY_LENGTH, AttentionKind, ConvolutionKind, Po
 Position = Annotated[str, POSITION.name()]
 WIDTH = 16
 LONGEST_LEARNED = 64
-"""`auto` learns positions up to this length and computes them beyond."""
+"""Largest length up to which `auto` learns positions; beyond it they are computed."""
 
 
 class Sinusoidal(nn.Module):
     """Sines and cosines of geometric wavelengths (Vaswani et al. 2017, section 3.5), for any length."""
 
     any_length = True
-    """The code of a place does not depend on `max_length`; without this word it is taken to."""
+    """The code of a place does not depend on `max_length`; without this attribute it does."""
 
     def __init__(self, channels: int, max_length: int | None = None) -> None:
         super().__init__()
@@ -65,8 +65,8 @@ def resolve_position(kind: PositionKind, max_length: int) -> Position:
 def build_position(kind: Position, channels: int, max_length: int) -> nn.Module | None:
     """Build the plug-in with the name `kind`; None for `none`."""
     plugin = POSITION[kind]
-    built: nn.Module | None = plugin and plugin(channels, max_length)
-    return built
+    module: nn.Module | None = plugin and plugin(channels, max_length)
+    return module
 
 
 class LayerSpec(BaseModel):
@@ -76,7 +76,7 @@ class LayerSpec(BaseModel):
     inner: PositiveInt
     feedforward: PositiveInt
     heads: PositiveInt | None = None
-    """Of this layer, where pruning took some; else as many as the network's `heads`."""
+    """Number of heads of this layer, where pruning removed some; else `heads` of the network."""
 
 
 class NetworkSpec(BaseModel):
@@ -109,6 +109,10 @@ class NetworkSpec(BaseModel):
             if layer.inner % self.heads_of(layer):
                 raise ValueError(f"heads: {self.heads_of(layer)} found, must divide {layer.inner}")
         return self
+
+    def attention_limit(self) -> int | None:
+        """Return the largest number of scatterers with attention; None if no sequence is longer."""
+        return self.max_attention_length if self.max_length > self.max_attention_length else None
 
     def heads_of(self, layer: LayerSpec) -> int:
         """Return the number of heads of one attention layer."""

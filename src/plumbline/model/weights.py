@@ -13,28 +13,29 @@ if TYPE_CHECKING:
 
 
 MANIFEST = "manifest.json"
-"""Beside the weights of a model package: it lists the hashes of its files."""
+"""Name of the file beside the weights of a model package that lists the hashes of its files."""
 
 
 def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
     """Read the tensors of a file; with `broken`, accept values that are not numbers, so that these can be measured.
 
     Raises:
-        InputError: they are not those of the manifest beside them, or no numbers.
+        InputError: the file is not that of the manifest beside it, or contains values that are no
+            numbers.
         SafetensorError, OSError: the file is missing or cannot be read.
     """
     # Here: torch takes a second and 200 MB, and who wants the name of the manifest, as `predict`, needs none of it.
     from safetensors.torch import load_file
 
-    found = load_file(path)
+    tensors = load_file(path)
     _check_released(path)
-    for name, value in found.items():
+    for name, value in tensors.items():
         if not broken and value.is_floating_point() and bool(value.isnan().any()):
             raise InputError(
                 f"{path}: {name} holds values that are no numbers: the file is damaged, or its training went wrong. "
                 "Get the model again, or train it anew."
             )
-    return found
+    return tensors
 
 
 def _check_released(path: Path) -> None:
@@ -52,14 +53,14 @@ def _check_released(path: Path) -> None:
 
 
 PREPARED = "preparation"
-"""Where a file of weights says it."""
+"""Key of the preparation version in the metadata of a file of weights."""
 
 
-def told_preparation(folder: Path) -> int | None:
-    """Read the preparation version in the weights of a trained model; None if they do not say it.
+def read_preparation(folder: Path) -> int | None:
+    """Read the preparation version in the weights of a trained model; None if they name none.
 
     Raises:
-        InputError: they are not readable.
+        InputError: they are not readable, or the version is no whole number.
     """
     # Here: who reads the name of the manifest from this module has perhaps no libraries for weights.
     from safetensors import SafetensorError, safe_open
@@ -67,7 +68,14 @@ def told_preparation(folder: Path) -> int | None:
     path = folder / "model.safetensors"
     try:
         with safe_open(path, "pt") as file:
-            said = (file.metadata() or {}).get(PREPARED)
+            version = (file.metadata() or {}).get(PREPARED)
     except (SafetensorError, OSError) as error:
         raise InputError(f"{path}: not readable ({error}).") from None
-    return None if said is None else int(said)
+    if version is None:
+        return None
+    if not version.isdecimal():
+        raise InputError(
+            f"{path}: preparation version {version!r} found, where a whole number is needed. Get the model again, or "
+            "train it anew."
+        )
+    return int(version)

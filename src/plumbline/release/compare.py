@@ -14,11 +14,11 @@ from plumbline.export.package import MANIFEST, MODELS, Manifest, open_package, v
 from plumbline.params import Params
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.package import model_card
-from plumbline.validate.evidence import Evidence
+from plumbline.validate.evidence import GateEvidence
 from plumbline.validate.gates.rules import drops_of, evaluate
 from plumbline.validate.gates.verdict import GATE, check_format, failed_rules
 from plumbline.validate.measure import least_squares, size_figures, slices
-from plumbline.validate.metrics import Figures, Judged
+from plumbline.validate.metrics import Figures, JudgedAnswers
 from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_figures, with_verdict
 from plumbline.validate.report.page import write_report
 from plumbline.validate.stage import Table, as_judged, finite_figures, slice_figures
@@ -64,7 +64,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
             f"{prepared / 'test'}: a building with {longest} scatterers, and champion {manifest.version} takes {most}. "
             f"Compare at prepare.max_points {most} first, or roll the champion back to one that takes as many."
         )
-    everyone: dict[str, Judged] = {}
+    everyone: dict[str, JudgedAnswers] = {}
     for file, name in MODELS.items():
         if file not in about.files:
             continue  # a package from before there was such a model; a rule that names it finds no figure, and fails
@@ -80,7 +80,7 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
         }
         for part, inside in parts.items()
     }
-    evidence = Evidence(everyone, np.asarray(test.quadrant), np.asarray(test.severity), parts)
+    evidence = GateEvidence(everyone, np.asarray(test.quadrant), np.asarray(test.severity), parts)
     gate = evaluate(rules, table, drops_of(rules, evidence), params.gate)
     if not rules:
         log.warning("No rule compares with the champion (%s); it is replaced without a comparison.", manifest.version)

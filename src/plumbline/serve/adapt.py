@@ -70,7 +70,7 @@ def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
 
     `stated`: section `prepare` of the user's file; its limits of what is judged count.
     """
-    recorded = _recorded_prepare(base)
+    recorded = _read_recorded_prepare(base)
     if recorded is None and stated is None:
         log.warning(
             "%s: does not say how the model's scatterers were prepared; the defaults are taken. If it was trained "
@@ -94,7 +94,7 @@ def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
     return stated.model_copy(update={key: getattr(recorded, key) for key in keys})
 
 
-def _recorded_prepare(base: Path) -> Prepare | None:
+def _read_recorded_prepare(base: Path) -> Prepare | None:
     """Return how the scatterers were prepared, from the model's record or its package's manifest.
 
     Raises:
@@ -114,7 +114,7 @@ def _recorded_prepare(base: Path) -> Prepare | None:
 
 
 LEVEL_SHOWN = 0.5
-"""Of a level, from which labels speak for it rather than against."""
+"""Smallest share of the way to the labels' level at which held-out buildings support the change."""
 
 
 def adapt(
@@ -135,8 +135,8 @@ def adapt(
         model: `pretrained`, or the folder of a trained model.
         name: of the adapter; one of that name is replaced.
         params: section `adapt`.
-        prepare: section `prepare` of the user's file, if it has one. Where the model says how its scatterers were
-            prepared, that counts, and only the limits of what `predict` judges are taken from here.
+        prepare: section `prepare` of the user's file, if it has one. Where the preparation of the model's scatterers is
+            recorded, that counts, and only the limits of what `predict` judges are taken from here.
         reading: what points and footprints do not say.
         root: folder of the adapters.
 
@@ -167,21 +167,21 @@ def adapt(
     rows = np.flatnonzero(has_label)
     if len(rows) < len(labelled):
         log.info("%s: %d of %d labelled buildings have points enough", labels, len(rows), len(labelled))
-    middle = footprints.geometry.centroid
-    centre = np.column_stack([middle.x, middle.y])[prepared.footprint][rows]
+    centroids = footprints.geometry.centroid
+    centre = np.column_stack([centroids.x, centroids.y])[prepared.footprint][rows]
     try:
         adapter = fit(base, base_hash(base_folder), sequences.take(rows), centre, params, name, prepare)
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}") from None
-    about = adapter.about.model_copy(update={"made": _record(inputs, params, reading.window)})
+    about = adapter.about.model_copy(update={"made": _make_record(inputs, params, reading.window)})
     with told_unwritten(root / name):
         save_adapter(replace(adapter, about=about), root / name)
-    _log_worth(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
-    _warn_of_one_kind(labels, sequences.severity[rows])
+    _log_accuracy(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
+    _warn_of_single_category(labels, sequences.severity[rows])
     return about
 
 
-def _record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, Any]:
+def _make_record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, Any]:
     """Return the record of an adapter: SHA-256 of each input, the window, the folder's commit, params and machine."""
     return {
         "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
@@ -197,10 +197,10 @@ def _check_place(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
         raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.")
-    strange = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
-    if strange:
+    other_names = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
+    if other_names:
         raise InputError(
-            f"{folder}: holds something that this command did not write ({', '.join(strange[:3])}). Give another "
+            f"{folder}: holds something that this command did not write ({', '.join(other_names[:3])}). Give another "
             "--name, or move it."
         )
     check_place(folder)
@@ -208,34 +208,34 @@ def _check_place(folder: Path) -> None:
     check_writable(existing / ABOUT)
 
 
-def _warn_of_one_kind(labels: Path, severity: NDArray[np.float32]) -> None:
-    """Warn if all labels are of one category: held-out buildings then cannot show errors in the others."""
-    kinds = np.unique(category(severity))
-    if len(kinds) == 1:
+def _warn_of_single_category(labels: Path, severity: NDArray[np.float32]) -> None:
+    """Warn if all labels are of one category: cross-validation then misses errors in the others."""
+    categories = np.unique(category(severity))
+    if len(categories) == 1:
         log.warning(
             "%s: all %d labels are of category %d: from these a model learns to say it of every building, and no "
             "held-out one speaks against it. Label buildings of other categories too.",
             labels,
             len(severity),
-            kinds[0],
+            categories[0],
         )
 
 
-def _log_worth(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: int) -> None:
+def _log_accuracy(about: AboutAdapter, folder: Path, params: Adapt, n_with_quadrant: int) -> None:
     """Log the adapter's accuracy before and after, and calibrations that lacked labels.
 
-    `with_quadrant`: labels that have one.
+    `n_with_quadrant`: number of labels that have a quadrant.
     """
-    for what, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
-        before, after = about.before[what], about.after[what]
+    for metric, unit in (("quadrant_accuracy", ""), ("severity_mae", " permille")):
+        before, after, title = about.before[metric], about.after[metric], metric.replace("_", " ")
         if before is None or after is None:
-            log.info("held out: no %s: no label has a quadrant", what.replace("_", " "))
+            log.info("held out: no %s: no label has a quadrant", title)
             continue
-        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", what.replace("_", " "), before, unit, after, unit)
-    for is_lacking, labels, what, needed in (
+        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", title, before, unit, after, unit)
+    for is_lacking, labels, part, needed in (
         (
             not about.temperature_calibrated,
-            f"{with_quadrant} of {about.labels} labels have a quadrant",
+            f"{n_with_quadrant} of {about.labels} labels have a quadrant",
             "the temperature",
             params.min_temperature_labels,
         ),
@@ -243,7 +243,7 @@ def _log_worth(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: 
         (about.labels < params.min_lora_labels, f"{about.labels} labels", "low-rank changes", params.min_lora_labels),
     ):
         if is_lacking:
-            log.info("%s, %d are needed to fit %s; as in the base", labels, needed, what)
+            log.info("%s, %d are needed to fit %s; as in the base", labels, needed, part)
     if about.level < LEVEL_SHOWN and not about.parameters:
         log.warning("held-out buildings do not show that the base was wrong: hardly anything is changed but statistics")
     level = f"severities brought {about.level:.0%} of the way to the labels' level"
@@ -252,13 +252,13 @@ def _log_worth(about: AboutAdapter, folder: Path, params: Adapt, with_quadrant: 
 
 
 NO_GATE = {"verdict": "not asked", "rules": []}
-"""In the manifest of a merged model."""
+"""Gate in the manifest of a merged model: none was run."""
 
 
 def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
     """Write base and adapter as one model: a package for `predict` that is also a model folder for `export`.
 
-    Its manifest says that no gate was asked: the registry will not promote it.
+    No gate is in its manifest, so the registry will not promote it.
 
     Raises:
         InputError: there is no such adapter, it is of another base, or `output` is that base or holds something else.
@@ -278,7 +278,9 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
         export_predictions(adapter.about.prepare, share, folder / PREDICTIONS, Export().opset)
         names = ("model.onnx", PREDICTIONS, "model.safetensors", "model.json")
         files = {name: folder / name for name in names}
-        return write_package(files, _package(adapter, changed.preparation), _card(adapter.about), output)
+        return write_package(
+            files, _describe_package(adapter, changed.preparation), _format_card(adapter.about), output
+        )
 
 
 def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
@@ -288,12 +290,12 @@ def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
         InputError: there is none of that name.
     """
     if not (root / name).is_dir():
-        there = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
-        raise InputError(f"{root / name}: no such adapter; {there} found. See `plumbline adapters list`.")
+        names = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
+        raise InputError(f"{root / name}: no such adapter; {names} found. See `plumbline adapters list`.")
     return root / name
 
 
-def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
+def _describe_package(adapter: Adapter, preparation: int) -> dict[str, object]:
     about = adapter.about
     return {
         "name": about.name,
@@ -307,7 +309,7 @@ def _package(adapter: Adapter, preparation: int) -> dict[str, object]:
     }
 
 
-def _card(about: AboutAdapter) -> str:
+def _format_card(about: AboutAdapter) -> str:
     return "\n".join(
         [
             f"# Plumbline, adapted: {about.name}",

@@ -46,7 +46,7 @@ class AnswerColumn(NamedTuple):
     decimals: int = 3
     """Decimals in the map's data; files have all of them."""
     is_optional: bool = False
-    """Whether an answered building may have none."""
+    """True if an answered building may lack a value."""
 
     @property
     def alias(self) -> str:
@@ -81,7 +81,7 @@ DECLARED = (
         "judgement",
         "Most probable quadrant",
         "Quarter of the building's own plan that most probably has the largest strain, if it is damaged; NE is the one "
-        "whose walls face most nearly north and east. "
+        "with the walls that face most nearly north and east. "
         f"Read it where p_damaged is {SURE_DAMAGE} or more.",
     ),
     AnswerColumn(
@@ -177,8 +177,8 @@ DECLARED = (
         "float64",
         "judgement",
         "Share of damaged buildings that is assumed",
-        "Share of damaged buildings that the probabilities stand for, estimated or given; "
-        "where damage gathers, the building's own.",
+        "Share of damaged buildings for which the probabilities hold, estimated or given; "
+        "in clusters of damage, the share there.",
         unit="0-1",
         decimals=5,
     ),
@@ -320,8 +320,8 @@ DECLARED = (
         "whole",
         "Smallest severity that its points could show",
         "Smallest severity that the points alone show in 9 of 10 cases at best. From 3 up, or where it is empty, "
-        "category 0 says little: "
-        "a smaller severity rests on the buildings of the training.",
+        "category 0 shows little: "
+        "smaller severities rest on the training alone.",
         unit="permille",
     ),
     AnswerColumn("model_version", "str", "building", "Version of the model", "Hash of the model package."),
@@ -337,10 +337,10 @@ DTYPES = {column.name: column.dtype for column in DECLARED}
 COLUMNS = (*DTYPES, "geometry")
 """All columns, the footprint last."""
 JUDGEMENT, WHEN, WHOLE = _names("judgement", "when"), _names("when"), _names("whole")
-"""Columns that are empty where the reason is none of `ANSWERED_REASONS`, but for `ASKED`; of those, when damage began
-and how fast it grows; and how a building moves as a whole, whatever the reason."""
-ASKED = ("p_damaged", "damage_rate")
-"""Columns of the judgement that every building has about which the model was asked."""
+"""Columns of the judgement, which are empty where the reason is none of `ANSWERED_REASONS` (except `DAMAGE_COLUMNS`);
+those of them on when damage began and how fast it grows; columns of the whole building's motion, for any reason."""
+DAMAGE_COLUMNS = ("p_damaged", "damage_rate")
+"""Columns of the judgement of every building that the model was run on, judged or not."""
 OPTIONAL = tuple(column.name for column in DECLARED if column.is_optional)
 """Columns of the judgement that an answered building may lack: the points do not show it, or no cause is near."""
 ALIASES = {column.name: column.alias for column in DECLARED}

@@ -39,47 +39,45 @@ from plumbline.sources.points.source import PointSource, ProductFile
 from plumbline.sources.points.track import Track
 
 Kind = Literal["points", "footprints", "not readable"]
-WORLD_M = "+proj=cea +lat_ts=30 +datum=WGS84 +units=m +over"
-"""Of equal areas, for footprints without points."""
-NO_SHAPES = ("a table without geometry", "not recognized as being in a supported")
-"""What the reader of footprints says of a file that is none."""
-LEVEL = 0.05
+EQUAL_AREA = "+proj=cea +lat_ts=30 +datum=WGS84 +units=m +over"
+"""Projection with equal areas, for footprints without points."""
+MIN_HORIZONTAL = 0.05
 """Horizontal part of a line of sight below which it has no direction."""
 
 
 @dataclass
-class Looked:
+class FileFindings:
     """Findings on one file."""
 
     path: Path
     kind: Kind
     facts: dict[str, Any] = field(default_factory=dict)
-    """What it is and how it is understood, in the order in which a person reads it."""
+    """Name -> value of each fact on the file, in the order in which a person reads them."""
     columns: dict[str, str] = field(default_factory=dict)
-    """What is taken -> from where in the file."""
+    """Role of a column -> its place in the file."""
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     """Warnings; of one that is not readable, why it is refused. Like notes, without the name of the file."""
     params: dict[str, Any] | None = None
-    """Entry of `ingest.products` that says how it is understood."""
+    """Entry of `ingest.products` with which the file is read in the same way."""
     track: Track | None = None
     buildings: geopandas.GeoDataFrame | None = None
 
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Return facts and columns as names and texts."""
-        taken = ((f"taken: {role}", column) for role, column in self.columns.items())
-        return [(name, _format_fact(value)) for name, value in (*self.facts.items(), *taken)]
+        columns = ((f"taken: {role}", column) for role, column in self.columns.items())
+        return [(name, _format_fact(value)) for name, value in (*self.facts.items(), *columns)]
 
 
 @dataclass
 class Findings:
     """Findings on all files, and doubts about their combination."""
 
-    files: list[Looked]
+    files: list[FileFindings]
     doubts: list[str]
     refused: bool = False
-    """Whether files that can be read do not belong together."""
+    """True if the readable files do not belong together."""
 
     @property
     def is_readable(self) -> bool:
@@ -110,21 +108,21 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
     Args:
         files: of points and of footprints. reading: what they do not say themselves.
     """
-    seen: dict[Path, Looked] = {}
+    findings_by_path: dict[Path, FileFindings] = {}
     crs = reading.ingest.crs
     refusals: dict[Path, str] = {}
     opened = [as_file(file) for file in files]
     for file in opened:
         try:
-            seen[file.path] = points = _points(file, reading, crs)
-            crs = crs or (points.track.crs if points.track else None)
+            findings_by_path[file.path] = point_findings = _inspect_points(file, reading, crs)
+            crs = crs or (point_findings.track.crs if point_findings.track else None)
         except InputError as error:
             refusals[file.path] = str(error)
         finally:
             file.close()
-    seen |= {path: _footprints(path, why, reading, crs) for path, why in refusals.items()}
-    findings = Findings([seen[file.path] for file in opened], [])
-    with _collected(findings.doubts, []):
+    findings_by_path |= {path: _inspect_footprints(path, refusal, reading, crs) for path, refusal in refusals.items()}
+    findings = Findings([findings_by_path[file.path] for file in opened], [])
+    with _collect_messages(findings.doubts, []):
         try:
             _check_together(findings.files, reading.ingest)
         except InputError as error:
@@ -134,7 +132,7 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
 
 
 @contextmanager
-def _collected(doubts: list[str], notes: list[str], path: Path | None = None) -> Iterator[None]:
+def _collect_messages(doubts: list[str], notes: list[str], path: Path | None = None) -> Iterator[None]:
     """Collect log messages as doubts (warnings) or notes, without the name of the file, off the terminal."""
 
     class Collector(logging.Handler):
@@ -152,20 +150,20 @@ def _collected(doubts: list[str], notes: list[str], path: Path | None = None) ->
         log.setLevel(before[1])
 
 
-def _points(opened: OpenedFile, reading: Reading, crs: str | None) -> Looked:
-    looked = Looked(opened.path, "points")
-    with _collected(looked.doubts, looked.notes, opened.path):
+def _inspect_points(opened: OpenedFile, reading: Reading, crs: str | None) -> FileFindings:
+    findings = FileFindings(opened.path, "points")
+    with _collect_messages(findings.doubts, findings.notes, opened.path):
         file = recognise(opened, reading.ingest.products, reading.format_)
         source = open_product(file, crs)
-        looked.track = track = read_source(file, source)
-    looked.columns, looked.facts = dict(source.columns), _point_facts(file, source, track)
-    looked.params = {"format": file.format, **file.about.model_dump(mode="json", exclude_unset=True)}
-    messages = [*looked.notes, *looked.doubts]
-    looked.notes += [note for note in source.notes if not any(note in message for message in messages)]
-    return looked
+        findings.track = track = read_source(file, source)
+    findings.columns, findings.facts = dict(source.columns), _list_point_facts(file, source, track)
+    findings.params = {"format": file.format, **file.about.model_dump(mode="json", exclude_unset=True)}
+    messages = [*findings.notes, *findings.doubts]
+    findings.notes += [note for note in source.notes if not any(note in message for message in messages)]
+    return findings
 
 
-def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[str, Any]:
+def _list_point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[str, Any]:
     days = track.epochs.astype("datetime64[D]")
     missing = float(np.mean(~np.isfinite(track.displacement))) if track.displacement.size else 0.0
     facts: dict[str, Any] = {
@@ -176,75 +174,79 @@ def _point_facts(file: ProductFile, source: PointSource, track: Track) -> dict[s
         "epochs": len(days),
         "first day": str(days[0]),
         "last day": str(days[-1]),
-        "days between epochs": _statistics(np.diff(days).astype(int)),
+        "days between epochs": _summarise_steps(np.diff(days).astype(int)),
         "missing displacements, %": round(100 * missing, 2),
         "displacement": source.meaning,
         "CRS": source.crs,
-        **_place(track.easting, track.northing, track.crs),
+        **_find_extent(track.easting, track.northing, track.crs),
         "heights, m": [round(float(end), 1) for end in (track.height.min(), track.height.max())],
-        **_line_of_sight(track),
+        **_describe_line_of_sight(track),
     }
     if track.coherence is not None and np.isfinite(track.coherence).any():
         facts["median coherence"] = round(float(np.nanmedian(track.coherence)), 2)
     return facts
 
 
-def _statistics(steps: np.ndarray[Any, Any]) -> dict[str, float]:
+def _summarise_steps(steps: np.ndarray[Any, Any]) -> dict[str, float]:
     if not len(steps):
         return {}
     return {"median": median_low(steps.tolist()), "mean": round(float(steps.mean()), 1), "at most": int(steps.max())}
 
 
-def _place(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
+def _find_extent(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
     longitude, latitude = transformer(crs, GLOBE).transform(x, y)
     degrees = {"longitude": unwrap_longitudes(longitude), "latitude": latitude}
     return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees.items()}
 
 
-def _line_of_sight(track: Track) -> dict[str, Any]:
+def _describe_line_of_sight(track: Track) -> dict[str, Any]:
     los = np.median(track.los, axis=0)
-    level = float(np.hypot(los[0], los[1]))
-    incidence = round(float(np.degrees(np.arctan2(level, los[2]))), 1)
-    if level < LEVEL:
+    horizontal = float(np.hypot(los[0], los[1]))
+    incidence = round(float(np.degrees(np.arctan2(horizontal, los[2]))), 1)
+    if horizontal < MIN_HORIZONTAL:
         return {"incidence, degrees": incidence}
-    seen_from = float(np.degrees(np.arctan2(los[0], los[1]))) % 360
-    heading = (seen_from + 90) % 360
+    azimuth = float(np.degrees(np.arctan2(los[0], los[1]))) % 360
+    heading = (azimuth + 90) % 360
     return {
         "incidence, degrees": incidence,
-        "seen from, degrees clockwise from north": round(seen_from, 1),
+        "seen from, degrees clockwise from north": round(azimuth, 1),
         "heading of a right-looking satellite, degrees": round(heading, 1),
         "pass of a right-looking satellite": pass_of(heading),
     }
 
 
-def _footprints(path: Path, why: str, reading: Reading, crs: str | None) -> Looked:
-    looked = Looked(path, "footprints")
-    with _collected(looked.doubts, looked.notes, path):
+def _inspect_footprints(path: Path, refusal: str, reading: Reading, crs: str | None) -> FileFindings:
+    findings = FileFindings(path, "footprints")
+    with _collect_messages(findings.doubts, findings.notes, path):
         try:
             buildings = read_buildings(
-                path, crs or WORLD_M, id_column=reading.id_column, layer=reading.layer, stated=reading.ingest.footprints
+                path,
+                crs or EQUAL_AREA,
+                id_column=reading.id_column,
+                layer=reading.layer,
+                stated=reading.ingest.footprints,
             )
         except InputError as error:
-            is_table = str(error) == why or any(words in str(error) for words in NO_SHAPES)
-            reasons = [why] if is_table else [f"as points: {why}", f"as footprints: {error}"]
-            return Looked(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
-    looked.buildings = buildings
+            is_table = str(error) == refusal or error.key == "footprints.no_geometry"
+            reasons = [refusal] if is_table else [f"as points: {refusal}", f"as footprints: {error}"]
+            return FileFindings(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
+    findings.buildings = buildings
     x, y = shapely.get_coordinates(buildings.geometry.to_numpy()).T
     sides = np.sqrt(buildings.geometry.area.to_numpy())
-    looked.facts = {
+    findings.facts = {
         "buildings": len(buildings),
         "CRS": buildings.attrs.get("source_crs"),
-        **_place(x, y, str(buildings.crs)),
+        **_find_extent(x, y, str(buildings.crs)),
         "left out": len(buildings.attrs.get("left_out", ())),
         "repaired": len(buildings.attrs.get("repaired", ())),
         "first identifiers": [str(name) for name in buildings["building_id"].head(3)],
     }
     if crs is not None:
-        looked.facts["median area, m²"] = round(float(np.median(sides**2)), 1)
-    return looked
+        findings.facts["median area, m²"] = round(float(np.median(sides**2)), 1)
+    return findings
 
 
-def _check_together(files: Sequence[Looked], ingest: Ingest) -> None:
+def _check_together(files: Sequence[FileFindings], ingest: Ingest) -> None:
     """Run the same checks between files as `predict`.
 
     Raises:
@@ -321,7 +323,7 @@ def as_page(findings: Findings) -> str:
     return render("files.html", title="What the files are", findings=findings, files=files, plan=plan)
 
 
-def _dump_params(files: Sequence[Looked]) -> str:
+def _dump_params(files: Sequence[FileFindings]) -> str:
     products = {file.path.name: file.params for file in files}
     return yaml.safe_dump({"ingest": {"products": products}}, sort_keys=False, width=120) if products else ""
 

@@ -1,4 +1,4 @@
-"""Ask a model about the buildings of a city, and turn its answers into the predictions table."""
+"""Run a model on the buildings of a city, and turn its answers into the predictions table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from plumbline.prepare.abstention import (
 from plumbline.prepare.buildings import Prepared, prepare_buildings
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses
-from plumbline.serve.base_rate import AtRate, DamageRate, at_rate, estimate_rate, with_odds
+from plumbline.serve.base_rate import AdjustedAnswers, DamageRate, at_rate, estimate_rate, with_odds
 from plumbline.serve.columns import has_answer
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.place.causes import causes_table
@@ -45,46 +45,46 @@ from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.window import Window
 
 
-class Judged(NamedTuple):
+class CityPredictions(NamedTuple):
     """Predictions for F footprints."""
 
     table: geopandas.GeoDataFrame
-    """The predictions, see `make_predictions`."""
+    """Predictions, see `make_predictions`."""
     explanation: NDArray[np.object_]
-    """(F,) why it is not judged, as the end of the sentence `Not judged: ...`."""
+    """(F,) reason why a building is not judged, as the end of the sentence `Not judged: ...`."""
     rate: DamageRate
-    """The share of damaged buildings in the city; a building's own may differ, see `local_rates`."""
+    """Share of damaged buildings in the city; that of a building may differ, see `local_rates`."""
     courses: pd.DataFrame | None = None
-    """Severity over time of those with a rate, see `course_rows`; None where nobody asked for it."""
+    """Severity over time of buildings with a rate, see `course_rows`; None if it was not estimated."""
     areas: geopandas.GeoDataFrame | None = None
-    """What moves in the city, see `moving_areas`; None where nobody asked for it."""
+    """Moving areas of the city, see `moving_areas`; None if they were not searched."""
     causes: geopandas.GeoDataFrame | None = None
-    """Estimates of the causes, see `CauseEstimate`; None without any."""
+    """Estimates for each possible cause, see `CauseEstimate`; None without causes."""
     levelling: geopandas.GeoDataFrame | None = None
-    """Levelled points beside the radar, see `compare.agreement.point_table`; None where nothing is compared."""
+    """Levelled points, compared with the radar, see `compare.agreement.point_table`; None without a comparison."""
 
     @property
     def reason(self) -> NDArray[np.object_]:
-        """(F,) `ok`, or why it is not judged: one of `abstention.ABSTENTIONS`."""
+        """(F,) `ok`, or the reason of the abstention: one of `abstention.ABSTENTIONS`."""
         return np.asarray(self.table["reason"], object)
 
 
-class Model(NamedTuple):
+class ModelSummary(NamedTuple):
     """Version and calibration of the model that answered."""
 
     version: str
-    """Of the package."""
+    """Version of the package."""
     category_share: list[float]
-    """Of the buildings that it was calibrated on."""
+    """Share of each category in the buildings that the model was calibrated on."""
 
 
 class OpenModel(NamedTuple):
     """A model that is ready to answer."""
 
     prepare: Prepare
-    """How it wants its scatterers prepared, and what is judged."""
+    """Preparation of scatterers that the model was trained with, and limits of what is judged."""
     network: Released
-    about: Model
+    about: ModelSummary
 
 
 def open_model(package: Path, artifact: str | None = None) -> OpenModel:
@@ -94,25 +94,27 @@ def open_model(package: Path, artifact: str | None = None) -> OpenModel:
         InputError: as `open_package`.
     """
     manifest, network = open_package(package, artifact)
-    return OpenModel(manifest.prepare, network, Model(manifest.version, network.category_share))
+    return OpenModel(manifest.prepare, network, ModelSummary(manifest.version, network.category_share))
 
 
-class Answered(NamedTuple):
-    """All that is known of F footprints."""
+class JudgedCity(NamedTuple):
+    """Predictions of a city, and the points that they were made from."""
 
-    judged: Judged
+    judged: CityPredictions
     prepared: Prepared
-    """What the model was asked about: the histories, and the point that each scatterer is."""
+    """Histories on which the model was run, and the point of each scatterer."""
 
 
-def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False) -> Answered:
-    """Prepare, ask the model, and judge: what commands and the service say of a city; `score` does so tile by tile.
+def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False) -> JudgedCity:
+    """Prepare the points of a city, run the model on its buildings, and make the predictions.
+
+    Commands and the service use it; `score` does the same tile by tile.
 
     Args:
         city: points and footprints.
-        model: who answers.
-        options: what the user asks for.
-        areas: whether moving areas are looked for, too.
+        model: an open model.
+        options: settings of the user.
+        areas: True if moving areas are searched, too.
     """
     limits, where = options.limits(model.prepare), where_of(options, city)
     prepared = prepare_buildings(city.points, city.footprints, limits, shown=True)
@@ -121,96 +123,122 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
             "%d points between two footprints go to the one whose movement they follow, not to the nearest",
             prepared.moved,
         )
-    asked, answers = ask(prepared, model, limits, shown=True)
+    buildings, answers = run_model(prepared, model, limits, shown=True)
     courses = courses_of(prepared, city.points, answers)
-    judged = judge(
-        asked, answers, city.footprints, limits, model.about, options.damage_rate, courses, where, prepared.whole
+    predictions = judge(
+        buildings,
+        answers,
+        city.footprints,
+        limits,
+        model.about,
+        damage_rate=options.damage_rate,
+        courses=courses,
+        where=where,
+        whole=prepared.whole,
     )
-    moving = moving_areas(city.points, city.footprints) if areas else None
-    return Answered(judged._replace(areas=moving), prepared)
+    area_table = moving_areas(city.points, city.footprints) if areas else None
+    return JudgedCity(predictions._replace(areas=area_table), prepared)
 
 
 def where_of(options: Options, city: CityInMemory) -> RateVariation:
-    """Return what the share of damaged buildings may differ by within a city.
+    """Return by what the share of damaged buildings may vary within a city: causes and place.
 
     Raises:
         InputError: as `read_causes`.
     """
     if options.causes is None:
         return RateVariation((), options.by_place)
-    file = read_causes(options.causes, options.reading.ingest.footprints)
+    causes = read_causes(options.causes, options.reading.ingest.footprints)
     days = np.concatenate([track.epochs for track in city.points]).astype("datetime64[D]")
     record = Window(days.min().item(), days.max().item())
-    return RateVariation(causes_of_city(file, city.points[0].crs, record), options.by_place)
+    return RateVariation(causes_of_city(causes, city.points[0].crs, record), options.by_place)
 
 
-def ask(
+def run_model(
     prepared: Prepared, model: OpenModel, limits: Prepare, shown: bool = False
 ) -> tuple[ModelledBuildings, Answers]:
-    """Ask the model about the buildings of a city or of one of its tiles; `judge` takes the result, or that of all.
+    """Run the model on the buildings of a city, or of one of its tiles.
 
     Args:
-        prepared: the buildings. model: who answers. limits: who is judged.
-        shown: whether the user sees how far along it is.
+        prepared: the buildings. model: an open model. limits: of what is judged.
+        shown: True to show the progress.
+
+    Returns:
+        The buildings that the model was run on, and its answers: arguments of `judge`. Those of tiles are joined first.
     """
     sequences = prepared.sequences
-    asked = ModelledBuildings(
+    buildings = ModelledBuildings(
         prepared.footprint, prepared.n_points, has_few_points(sequences, limits), strain_error(sequences)
     )
-    return asked, model.network.answer(sequences, shown)
+    return buildings, model.network.answer(sequences, shown)
 
 
 def judge(
-    asked: ModelledBuildings,
+    buildings: ModelledBuildings,
     answers: Answers,
     footprints: geopandas.GeoDataFrame,
-    prepare: Prepare,
-    model: Model,
+    limits: Prepare,
+    model: ModelSummary,
+    *,
     damage_rate: float | None = None,
     courses: StrainCourses | None = None,
     where: RateVariation = ONE_SHARE,
     whole: WholeBuildings | None = None,
-) -> Judged:
+) -> CityPredictions:
     """Make the predictions table, one row for each of F footprints, with reasons for abstentions.
 
     Args:
-        asked: for which footprints; answers: for its B buildings.
-        footprints: `building_id` and geometry.
-        prepare: how the model wants its scatterers prepared.
-        model: who answered.
+        buildings: the B buildings that the model was run on, with the row of each in `footprints`.
+        answers: of the model for these B buildings.
+        footprints: (F,) `building_id` and geometry.
+        limits: of what is judged.
+        model: version and calibration of the model.
         damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
-        courses: in time, of some of the B; None: nothing is said of it.
-        where: what the share may differ by within the city.
-        whole: motion of the F as a whole; None: nothing is said of it.
+        courses: strain over time of some of the B buildings; None: the table has no dates and rates.
+        where: causes and places by which the share of damaged buildings may vary within the city.
+        whole: motion of each of the F buildings as a whole; None: the table has no settlement and tilt.
     """
-    share = np.asarray(model.category_share)
-    able = is_in_distribution(answers) & ~asked.poor(prepare)
-    p_damaged, of_all = 1 - answers.category_probability[:, 0], float(share[1:].sum())
-    rate, factor = estimate_rate(p_damaged[able], asked.strain_error[able], of_all, damage_rate)
-    geometry = footprints.geometry.to_numpy()
-    corrected = np.array(p_damaged, float)
-    corrected[able] = with_odds(corrected[able], factor)
-    local = local_rates(where, geometry[asked.footprint], corrected, able, of_all, rate)
-    rate = rate._replace(local=len(np.unique(local.rate)) > 1)
-    adjusted = at_rate(answers, share, local.rate)
+    category_share = np.asarray(model.category_share)
+    calibrated_rate = float(category_share[1:].sum())
+    p_damaged = np.array(1 - answers.category_probability[:, 0], float)
+    polygons = footprints.geometry.to_numpy()
+
+    # First the share of damaged buildings in the city, then, by the odds corrected for it, the share near each
+    # building. Only answers count that are in distribution and from good points.
+    is_usable = is_in_distribution(answers) & ~buildings.poor(limits)
+    city_rate, odds_factor = estimate_rate(
+        p_damaged[is_usable], buildings.strain_error[is_usable], calibrated_rate, damage_rate
+    )
+    p_damaged[is_usable] = with_odds(p_damaged[is_usable], odds_factor)
+    shares = local_rates(where, polygons[buildings.footprint], p_damaged, is_usable, calibrated_rate, city_rate)
+    city_rate = city_rate._replace(local=len(np.unique(shares.rate)) > 1)
+
+    # The answers as they came from the model, adjusted to the share near each building.
+    adjusted = at_rate(answers, category_share, shares.rate)
+    answer_columns = _answer_columns(answers, adjusted, buildings.footprint).assign(
+        damage_rate=shares.rate, cause=shares.cause
+    )
+    # A building that leans may look sound although it is damaged.
     is_sound = adjusted.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
-    is_hidden = None if whole is None else is_sound & whole.hides_damage[asked.footprint]
-    answered = _answer_columns(answers, adjusted, asked.footprint).assign(damage_rate=local.rate, cause=local.cause)
-    status = status_of(asked, answers, geometry, prepare, p_damaged=answered["p_damaged"].to_numpy(), hidden=is_hidden)
+    is_hidden = None if whole is None else is_sound & whole.hides_damage[buildings.footprint]
+    verdicts = status_of(
+        *(buildings, answers, polygons, limits), p_damaged=answer_columns["p_damaged"].to_numpy(), hidden=is_hidden
+    )
     if courses is not None:
-        answered = answered.join(when_columns(courses, answered))
-    about = {"status": status.status, "reason": status.reason, "n_points": asked.n_points}
+        answer_columns = answer_columns.join(when_columns(courses, answer_columns))
+
+    footprint_columns = {"status": verdicts.status, "reason": verdicts.reason, "n_points": buildings.n_points}
     if whole is not None:
-        about |= whole_columns(whole, footprints, prepare.neighbours_m)
-    table = make_predictions(footprints, about, answered, model.version)
-    rows = None if courses is None else course_rows(courses, asked.footprint, table)
-    causes = causes_table(local.causes, footprints.crs) if local.causes else None
-    explanation = status.explanation if whole is None else _with_resolution(status, whole.resolution)
-    return Judged(table, explanation, rate, rows, causes=causes)
+        footprint_columns |= whole_columns(whole, footprints, limits.neighbours_m)
+    table = make_predictions(footprints, footprint_columns, answer_columns, model.version)
+    course_table = None if courses is None else course_rows(courses, buildings.footprint, table)
+    cause_table = causes_table(shares.causes, footprints.crs) if shares.causes else None
+    explanation = verdicts.explanation if whole is None else _add_resolution(verdicts, whole.resolution)
+    return CityPredictions(table, explanation, city_rate, course_table, causes=cause_table)
 
 
-def _answer_columns(answers: Answers, adjusted: AtRate, footprint: NDArray[np.intp]) -> pd.DataFrame:
-    """Return what the model says of B buildings, in columns of the predictions; the index is `footprint`."""
+def _answer_columns(answers: Answers, adjusted: AdjustedAnswers, footprint: NDArray[np.intp]) -> pd.DataFrame:
+    """Return the answers for B buildings in columns of the predictions; the index is `footprint`."""
     p_damaged = 1 - adjusted.category_BC[:, 0]
     columns = {
         **dict(zip(PROBABILITIES, answers.quadrant_probability.T.astype(float), strict=True)),
@@ -225,21 +253,21 @@ def _answer_columns(answers: Answers, adjusted: AtRate, footprint: NDArray[np.in
     return pd.DataFrame(columns, index=footprint)
 
 
-def _with_resolution(status: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
-    """Return (F,) explanations, with what the points of those that are not judged could show at best, permille."""
-    lack = np.isin(status.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
-    at_best = [f". These points could show {permille:.2g} permille at best" for permille in resolution]
-    return np.where(lack, status.explanation + np.array(at_best, object), status.explanation)
+def _add_resolution(verdicts: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
+    """Return (F,) explanations; those of points that are too poor end with the smallest strain that they show."""
+    is_poor = np.isin(verdicts.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
+    sentences = [f". These points could show {permille:.2g} permille at best" for permille in resolution]
+    return np.where(is_poor, verdicts.explanation + np.array(sentences, object), verdicts.explanation)
 
 
-def say_unjudged(judged: Judged, where: str = "") -> None:
+def log_unjudged(judged: CityPredictions, where: str = "") -> None:
     """Log how many buildings are not judged for which reason. `where`: begins the line."""
     counts = Counter(reason for reason in judged.reason if reason != "ok")
     if counts:
         log.info("%snot judged: %s", where, ", ".join(f"{number} {reason}" for reason, number in counts.most_common()))
 
 
-def say_damaged(judged: Judged, where: str = "") -> None:
+def log_damaged(judged: CityPredictions, where: str = "") -> None:
     """Log how many buildings are damaged, and how to go on. `where`: begins the line."""
     p_damaged = judged.table.loc[has_answer(judged.table), "p_damaged"].to_numpy(float)
     if not len(p_damaged):

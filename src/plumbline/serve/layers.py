@@ -19,31 +19,31 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.assignment.owners import usable_rows
 from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.columns import has_answer
-from plumbline.serve.judgement import Answered, Judged
+from plumbline.serve.judgement import CityPredictions, JudgedCity
 from plumbline.serve.predictions import AREAS, CAUSES, COURSES, SCATTERERS, UNJUDGED
 from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, causes_style, scatterers_style, unjudged_style
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
 Index = NDArray[np.intp]
-PIECE = 4096
+PIECE_POINTS = 4096
 """Points written at a time: bounds the memory beyond the tracks."""
-MOST_VALUES = 50_000_000
+MAX_DISPLACEMENTS = 50_000_000
 """Most displacements that are written, of all tracks together: a file of 700 MB."""
-MOST_EPOCHS = 1900
+MAX_EPOCHS = 1900
 """Most epochs that are written, the last ones: a table of SQLite has 2,000 columns at most."""
-LONGEST_NAME = 60
-LEAST_LIMIT, SHOWN = 2.0, 98.0
-"""Of the velocities' colours: least limit, mm/yr, and percentile that sets it."""
+MAX_NAME_LETTERS = 60
+MIN_LIMIT_MM_YEAR, LIMIT_PERCENTILE = 2.0, 98.0
+"""Smallest limit of the colours of velocities, mm/yr, and the percentile of speeds that sets it."""
 
 
-def further_layers(answered: Answered, tracks: Sequence[Track]) -> list[Layer]:
+def further_layers(answered: JudgedCity, tracks: Sequence[Track]) -> list[Layer]:
     """Make all layers of a GeoPackage besides the predictions: those of `judged_layers`, and histories."""
     judged = answered.judged
     return [*judged_layers(judged), *scatterer_layers(tracks, answered.prepared.owners, judged.table)]
 
 
-def judged_layers(judged: Judged) -> list[Layer]:
+def judged_layers(judged: CityPredictions) -> list[Layer]:
     """Make the layers of what is not judged, courses, moving areas and causes; those that have nothing are left out."""
     courses, areas, causes = judged.courses, judged.areas, judged.causes
     layers = unjudged_layer(judged)
@@ -62,8 +62,8 @@ def scatterer_layers(
 ) -> list[Layer]:
     """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
-    Where all points are more than `MOST_VALUES` displacements, the buildings most probably damaged have theirs, each
-    building all or none, and the log says how many.
+    If all points have more than `MAX_DISPLACEMENTS` values, only the buildings most probably damaged have points, each
+    all or none, and the log has the number of these buildings.
 
     Args:
         tracks: the points that were judged by.
@@ -71,13 +71,13 @@ def scatterer_layers(
         predictions: see `make_predictions`.
     """
     answered = has_answer(predictions)
-    points = [_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)]
-    points = _bounded(points, [len(_days(track)[0]) for track in tracks], predictions)
+    points = [_select_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)]
+    points = _limit_values(points, [len(_name_epochs(track)[0]) for track in tracks], predictions)
     # One scale of colours, so that tracks can be compared.
     limit = colour_limit(np.concatenate([np.zeros(0), *(part["velocity"] for part in points)]))
     ids = predictions["building_id"].to_numpy(object)
     return [
-        Layer(name, _pieces(track, part, ids), scatterers_style(name, limit, _days(track)[0]))
+        Layer(name, _make_pieces(track, part, ids), scatterers_style(name, limit, _name_epochs(track)[0]))
         for name, track, part in zip(layer_names([track.name for track in tracks]), tracks, points, strict=True)
         if len(part)
     ]
@@ -87,16 +87,16 @@ def layer_names(tracks: Sequence[str]) -> list[str]:
     """Name the layer of each track `scatterers_TRACK`: unique, of letters, digits and `_`."""
     names: list[str] = []
     for track in tracks:
-        plain = re.sub(r"[^A-Za-z0-9]+", "_", track).strip("_")[:LONGEST_NAME] or "track"
-        name, number = f"{SCATTERERS}_{plain}", 1
-        while name.lower() in {taken.lower() for taken in names}:
+        cleaned = re.sub(r"[^A-Za-z0-9]+", "_", track).strip("_")[:MAX_NAME_LETTERS] or "track"
+        name, number = f"{SCATTERERS}_{cleaned}", 1
+        while name.lower() in {n.lower() for n in names}:
             number += 1
-            name = f"{SCATTERERS}_{plain}_{number}"
+            name = f"{SCATTERERS}_{cleaned}_{number}"
         names.append(name)
     return names
 
 
-def _usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> pd.DataFrame:
+def _select_usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> pd.DataFrame:
     """Choose the points used for answered buildings, piece by piece to avoid a copy of all series.
 
     Returns:
@@ -104,56 +104,60 @@ def _usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> pd.DataF
     """
     candidates = np.flatnonzero((owner != UNASSIGNED) & answered[owner]) if len(answered) else np.zeros(0, np.intp)
     parts = [pd.DataFrame({"row": np.zeros(0, np.intp), "owner": np.zeros(0, np.intp), "velocity": np.zeros(0)})]
-    for start in range(0, len(candidates), PIECE):
-        row = candidates[start : start + PIECE]
+    for start in range(0, len(candidates), PIECE_POINTS):
+        row = candidates[start : start + PIECE_POINTS]
         row = row[usable_rows(track.take(row), owner[row])]
         velocity = velocity_mm_per_year(track.displacement[row], track.epochs)
         parts.append(pd.DataFrame({"row": row, "owner": owner[row], "velocity": velocity}))
     return pd.concat(parts, ignore_index=True)
 
 
-def _bounded(
+def _limit_values(
     points: list[pd.DataFrame], epochs: Sequence[int], predictions: geopandas.GeoDataFrame
 ) -> list[pd.DataFrame]:
-    """Leave out the points of the buildings least probably damaged, until at most `MOST_VALUES` are left."""
+    """Leave out the points of the buildings least probably damaged, until at most `MAX_DISPLACEMENTS` are left."""
     counts = [np.bincount(part["owner"], minlength=len(predictions)) for part in points]
     values = sum((count * number for number, count in zip(counts, epochs, strict=True)), np.zeros(len(predictions)))
-    if values.sum() <= MOST_VALUES:
+    if values.sum() <= MAX_DISPLACEMENTS:
         return points
     order = np.argsort(-predictions["p_damaged"].fillna(0).to_numpy(float), kind="stable")
-    has = np.zeros(len(predictions), bool)
-    has[order[np.cumsum(values[order]) <= MOST_VALUES]] = True
+    has_history = np.zeros(len(predictions), bool)
+    has_history[order[np.cumsum(values[order]) <= MAX_DISPLACEMENTS]] = True
     log.warning(
         "The histories of all scatterers would take more than %d values: the layers of scatterers have those of the %d "
         "buildings that are most probably damaged, of %d",
-        MOST_VALUES,
-        int((has & (values > 0)).sum()),
+        MAX_DISPLACEMENTS,
+        int((has_history & (values > 0)).sum()),
         int((values > 0).sum()),
     )
-    return [part[has[part["owner"]]] for part in points]
+    return [part[has_history[part["owner"]]] for part in points]
 
 
 def colour_limit(velocity: NDArray[np.floating[Any]]) -> float:
     """Return the velocity at which the colours end, mm/yr."""
     speed = np.abs(velocity[np.isfinite(velocity)])
-    return max(LEAST_LIMIT, float(np.ceil(np.percentile(speed, SHOWN)))) if len(speed) else LEAST_LIMIT
+    return (
+        max(MIN_LIMIT_MM_YEAR, float(np.ceil(np.percentile(speed, LIMIT_PERCENTILE))))
+        if len(speed)
+        else MIN_LIMIT_MM_YEAR
+    )
 
 
-def _days(track: Track) -> tuple[list[str], Index]:
+def _name_epochs(track: Track) -> tuple[list[str], Index]:
     """Name the columns of the epochs, as `D20200103`, with their places in the series; the first of two on one day."""
     days, place = np.unique(track.epochs.astype("datetime64[D]"), return_index=True)
-    names = [f"D{str(day).replace('-', '')}" for day in days[-MOST_EPOCHS:]]
-    return names, place[-MOST_EPOCHS:]
+    names = [f"D{str(day).replace('-', '')}" for day in days[-MAX_EPOCHS:]]
+    return names, place[-MAX_EPOCHS:]
 
 
-def _pieces(track: Track, points: pd.DataFrame, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
+def _make_pieces(track: Track, points: pd.DataFrame, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
     """Yield the rows of a layer. `ids`: `building_id` of each footprint."""
-    names, place = _days(track)
-    starts = range(0, len(points), PIECE)
+    names, place = _name_epochs(track)
+    starts = range(0, len(points), PIECE_POINTS)
     for start in track_progress(starts, len(starts), f"write {track.name}"):
-        piece = points.iloc[start : start + PIECE]
+        piece = points.iloc[start : start + PIECE_POINTS]
         row = piece["row"].to_numpy()
-        about: dict[str, Any] = {
+        point_columns: dict[str, Any] = {
             "point_id": track.point_id[row].astype(str).astype(object),
             "building_id": ids[piece["owner"]],
             "track": track.name,
@@ -161,8 +165,10 @@ def _pieces(track: Track, points: pd.DataFrame, ids: NDArray[np.object_]) -> Ite
             "height": track.height[row],
         }
         series = pd.DataFrame(track.displacement[row][:, place], columns=names)
-        where = shapely.points(track.easting[row], track.northing[row])
-        yield geopandas.GeoDataFrame(pd.concat([pd.DataFrame(about), series], axis=1), geometry=where, crs=track.crs)
+        positions = shapely.points(track.easting[row], track.northing[row])
+        yield geopandas.GeoDataFrame(
+            pd.concat([pd.DataFrame(point_columns), series], axis=1), geometry=positions, crs=track.crs
+        )
 
 
 REASON_GROUPS = {
@@ -178,10 +184,10 @@ HATCHINGS = {
     "size": Hatching("horizontal", "horline", GREY),
     "unlike": Hatching("diagonal_x", "x", GREY),
 }
-"""As the web map has them."""
+"""Hatching of each group, as in the web map."""
 
 
-def unjudged_layer(judged: Judged) -> list[Layer]:
+def unjudged_layer(judged: CityPredictions) -> list[Layer]:
     """Make the layer `not_judged`, with a building a row: `building_id`, `n_points`, `reason` and `explanation`.
 
     Args:

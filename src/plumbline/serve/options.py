@@ -1,4 +1,4 @@
-"""Define what a user asks of a judgement, besides the files and the model."""
+"""Define the options of a judgement, besides the files and the model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest, JudgingOptions, PointsOptions, Prepare, ReadingOptions, load_ingest
-from plumbline.serve.base_rate import given_rate
+from plumbline.serve.base_rate import parse_rate
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 from plumbline.sources.city.window import parse_window
 
@@ -22,13 +22,13 @@ class Options:
     """Options of `predict`, `explain` and `replay`, on the command line and over HTTP."""
 
     reading: Reading = AS_THEY_ARE
-    """How points and footprints are read."""
+    """Settings for reading points and footprints."""
     min_quadrant_confidence: float | None = None
-    """Of section `prepare`; None: the package's."""
+    """Limit that replaces the one in section `prepare`; None: that of the package."""
     damage_rate: float | None = None
     """Share of the buildings that are damaged; None: estimated from all answers."""
     causes: Path | None = None
-    """What may have caused damage: a vector file, see `causes.read_causes`."""
+    """Vector file of possible causes of damage, see `causes.read_causes`."""
     by_place: bool = True
     """Estimate the share at each place from the neighbours, where it is not given and damage gathers."""
 
@@ -45,60 +45,60 @@ class Options:
 
 
 AS_RELEASED = Options()
-"""Everything as the files and the package say."""
+"""Options that change nothing: everything is as in the files and the package."""
 
 
-def make_reading(asked: PointsOptions, params: Path | None = None) -> Reading:
+def make_reading(options: PointsOptions, params: Path | None = None) -> Reading:
     """Return how files are read.
 
     Args:
-        asked: options of the command line or the HTTP form. params: file with a section `ingest`.
+        options: of the command line or the HTTP form. params: file with a section `ingest`.
 
     Raises:
         InputError: the params file is refused, or `since` and `until` are no window.
     """
-    window = parse_window(asked.since, asked.until)
+    window = parse_window(options.since, options.until)
     ingest = load_ingest(params) if params else Ingest()
-    if isinstance(asked, ReadingOptions):
-        return Reading(ingest, asked.format, asked.id_column, asked.layer, window)
-    return Reading(ingest, asked.format, window=window)
+    if isinstance(options, ReadingOptions):
+        return Reading(ingest, options.format, options.id_column, options.layer, window)
+    return Reading(ingest, options.format, window=window)
 
 
-def make_options(asked: JudgingOptions, params: Path | None = None, causes: Path | None = None) -> Options:
+def make_options(options: JudgingOptions, params: Path | None = None, causes: Path | None = None) -> Options:
     """Return how a city is read and judged.
 
     Args:
-        asked, params: as for `make_reading`. causes: vector file, see `causes.read_causes`.
+        options, params: as for `make_reading`. causes: vector file, see `causes.read_causes`.
 
     Raises:
         InputError: as `make_reading`, or the damage rate is no share.
     """
-    reading, rate = make_reading(asked, params), given_rate(asked.damage_rate)
-    return Options(reading, asked.min_quadrant_confidence, rate, causes, asked.damage_rate_by == "place")
+    reading, rate = make_reading(options, params), parse_rate(options.damage_rate)
+    return Options(reading, options.min_quadrant_confidence, rate, causes, options.damage_rate_by == "place")
 
 
-NAMED = 10
-"""Most buildings that a message names."""
+MAX_NAMED = 10
+"""Largest number of buildings that a message names."""
 
 
-def rows_named(known: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
+def rows_named(building_ids: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
     """Return the rows of the chosen buildings, each once, in the order of the file.
 
     Args:
-        known: (F,) `building_id` of all. chosen: some of them. path: of the footprints.
+        building_ids: (F,) of all footprints. chosen: some of them. path: of the footprints.
 
     Raises:
         InputError: some of them are not there; the message names them.
     """
-    there = set(known)
-    missing = [name for name in chosen if name not in there]
+    present = set(building_ids)
+    missing = [name for name in chosen if name not in present]
     if missing:
-        folded = {name.casefold(): name for name in known}
-        near = [folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)]
-        hint = f"the nearest are {', '.join(near)}" if near else f"the first is {known[0]}"
-        more = f" and {len(missing) - NAMED} others" if len(missing) > NAMED else ""
+        folded = {name.casefold(): name for name in building_ids}
+        similar = [folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)]
+        hint = f"the nearest are {', '.join(similar)}" if similar else f"the first is {building_ids[0]}"
+        remainder = f" and {len(missing) - MAX_NAMED} others" if len(missing) > MAX_NAMED else ""
         raise InputError(
-            f"--building {', '.join(missing[:NAMED])}{more}: no such building_id among the {len(known)} of {path}; "
-            f"{hint}."
+            f"--building {', '.join(missing[:MAX_NAMED])}{remainder}: no such building_id among the "
+            f"{len(building_ids)} of {path}; {hint}."
         )
-    return np.flatnonzero(np.isin(known, list(chosen)))
+    return np.flatnonzero(np.isin(building_ids, list(chosen)))

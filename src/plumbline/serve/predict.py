@@ -15,7 +15,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import NO_MATTER, UNSURE_WHERE
-from plumbline.serve.judgement import say_damaged, say_unjudged
+from plumbline.serve.judgement import log_damaged, log_unjudged
 from plumbline.serve.layers import further_layers
 from plumbline.serve.map.page import check_basemap, check_page, write_map
 from plumbline.serve.predictions import Outputs, write_predictions
@@ -45,29 +45,31 @@ def predict(
     opened = open_city(request, Outputs(output, map_path))
     city = opened.city
     log.info("%d buildings and %d points: judging", len(city.footprints), sum(map(len, city.points)))
-    layered = output.suffix.lower() == ".gpkg"
-    answered = opened.answer(areas=layered or map_path is not None)
+    is_geopackage = output.suffix.lower() == ".gpkg"
+    answered = opened.answer(areas=is_geopackage or map_path is not None)
     judged, table, reason = answered.judged, answered.judged.table, answered.judged.reason
-    layers = further_layers(answered, city.points) if layered else []
-    with ExitStack() as staged:
+    layers = further_layers(answered, city.points) if is_geopackage else []
+    with ExitStack() as files:
         if map_path is not None:
             # Drawn before the predictions are written and put in its place after: both files or neither.
-            drawn = staged.enter_context(atomic_file(map_path))
+            temporary_map = files.enter_context(atomic_file(map_path))
             log.info("drawing %s", map_path)
-            write_map(judged, city.points, drawn, request.title, basemap=basemap, owners=answered.prepared.owners)
+            write_map(
+                judged, city.points, temporary_map, request.title, basemap=basemap, owners=answered.prepared.owners
+            )
         log.info("writing %s", output)
         write_predictions(table, output, layers)
     counts = table["status"].value_counts()
-    torn = int((reason == UNSURE_WHERE).sum())
+    n_unsure_where = int((reason == UNSURE_WHERE).sum())
     warn_of_unjudged(reason, opened.model.prepare)
     log.info("%d buildings: %s", len(table), ", ".join(f"{n} {status}" for status, n in counts.items()))
-    say_unjudged(judged)
-    say_damaged(judged)
-    if torn:
+    log_unjudged(judged)
+    log_damaged(judged)
+    if n_unsure_where:
         log.info(
             "%d of the insufficient_points may be damaged, but no quadrant of theirs is probable enough: "
             "they have their p_damaged all the same",
-            torn,
+            n_unsure_where,
         )
     return table
 
@@ -78,7 +80,7 @@ def warn_of_unjudged(reason: NDArray[np.object_], prepare: Prepare) -> None:
     Buildings that only lack a probable quadrant do not count: their points are where they should be.
 
     Args:
-        reason: of each building, see `Judged`. prepare: of the model that judged.
+        reason: of each building, see `CityPredictions`. prepare: of the model that judged.
     """
     number = Counter(reason.tolist())
     if 2 * (number["ok"] + number[UNSURE_WHERE]) >= len(reason):

@@ -21,7 +21,7 @@ from plumbline.core.files import atomic_file, check_writable, told_unwritten, wh
 from plumbline.core.strain import MECHANISMS, category
 from plumbline.export.interface import PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
-from plumbline.serve.columns import ASKED, COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, has_answer
+from plumbline.serve.columns import COLUMNS, DAMAGE_COLUMNS, DTYPES, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.qgis.descriptions import describe
 from plumbline.serve.qgis.styles import STYLES, Layer, add_layers, add_styles, predictions_style
 from plumbline.sources.city.causes import MOVING_AREAS
@@ -40,49 +40,58 @@ IDENTITY = ("building_id", "status", "reason", "model_version")
 
 
 def make_predictions(
-    buildings: geopandas.GeoDataFrame, about: Mapping[str, ArrayLike], answers: pd.DataFrame, model_version: str
+    footprints: geopandas.GeoDataFrame,
+    footprint_columns: Mapping[str, ArrayLike],
+    answer_columns: pd.DataFrame,
+    model_version: str,
 ) -> geopandas.GeoDataFrame:
-    """Put what is known of F buildings into the contract's table; a column that nobody gives is empty.
+    """Return the predictions table of F footprints, with all columns of the contract; absent ones are empty.
+
+    Where the reason is none of `ANSWERED_REASONS`, the columns of the judgement are emptied, except `DAMAGE_COLUMNS`.
 
     Args:
-        buildings: `building_id` and footprint, with a CRS.
-        about: columns (F,) of every building: `status`, `reason`, `n_points`, and perhaps `WHOLE`.
-        answers: a row for each building that the model was asked about; its index is the row in `buildings`. With
-            `PROBABILITIES`, `quadrant_confidence`, the severity and its interval, `p_damaged`, `CATEGORIES`,
+        footprints: (F,) `building_id` and geometry, with a CRS.
+        footprint_columns: columns (F,) of every footprint: `status`, `reason`, `n_points`, and perhaps `WHOLE`.
+        answer_columns: (B,) a row for each building that the model was run on; its index is the row in `footprints`.
+            Columns: `PROBABILITIES`, `quadrant_confidence`, the severity and its interval, `p_damaged`, `CATEGORIES`,
             `mechanism` and `damage_rate`, and perhaps `cause` and `WHEN`.
         model_version: of the package that answered.
-
-    The judgement is left out where the reason is none of `ANSWERED_REASONS`, but for the columns `ASKED`.
     """
-    p = answers[list(PROBABILITIES)].to_numpy(float)
-    answers = answers.assign(
-        quadrant=np.array(QUADRANTS, object)[np.where(np.isfinite(p), p, -1.0).argmax(axis=1)],
-        quadrants=probable_set(p),
-        burland_category=category(answers["severity_permille"].to_numpy(float)),
-    ).reindex(pd.RangeIndex(len(buildings)))
-    named = answers.assign(building_id=buildings["building_id"].to_numpy(), model_version=model_version, **about)
-    named = named.reindex(columns=list(DTYPES)).astype({"burland_category": "Int64"})
-    unanswered, asked = ~has_answer(named), named["p_damaged"].notna().to_numpy()
-    named.loc[unanswered, [name for name in JUDGEMENT if name not in ASKED]] = None
-    named.loc[unanswered & ~asked, list(ASKED)] = None
-    return _typed(geopandas.GeoDataFrame(named, geometry=buildings.geometry.to_numpy(), crs=buildings.crs))
+    quadrant_probability = answer_columns[list(PROBABILITIES)].to_numpy(float)
+    likeliest = np.where(np.isfinite(quadrant_probability), quadrant_probability, -1.0).argmax(axis=1)
+    by_building = answer_columns.assign(
+        quadrant=np.array(QUADRANTS, object)[likeliest],
+        quadrants=probable_set(quadrant_probability),
+        burland_category=category(answer_columns["severity_permille"].to_numpy(float)),
+    )
+    # From the B buildings to the F footprints: those that the model was not run on have empty columns.
+    table = (
+        by_building.reindex(pd.RangeIndex(len(footprints)))
+        .assign(building_id=footprints["building_id"].to_numpy(), model_version=model_version, **footprint_columns)
+        .reindex(columns=list(DTYPES))
+        .astype({"burland_category": "Int64"})
+    )
+    is_abstention, has_probability = ~has_answer(table), table["p_damaged"].notna().to_numpy()
+    table.loc[is_abstention, [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]] = None
+    table.loc[is_abstention & ~has_probability, list(DAMAGE_COLUMNS)] = None
+    return _set_types(geopandas.GeoDataFrame(table, geometry=footprints.geometry.to_numpy(), crs=footprints.crs))
 
 
 def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
     """Return (B,) the fewest quadrants that hold `SET_SHARE` of the probability (B, 4), in compass order: `NE|NW`."""
     p = np.where(np.isfinite(probability), probability, 0.0)
     order = np.argsort(-p, axis=1, kind="stable")
-    ahead = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(p, order, axis=1)
+    mass_before = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(p, order, axis=1)
     chosen = np.zeros(p.shape, bool)
-    np.put_along_axis(chosen, order, ahead < SET_SHARE * p.sum(axis=1, keepdims=True), axis=1)
+    np.put_along_axis(chosen, order, mass_before < SET_SHARE * p.sum(axis=1, keepdims=True), axis=1)
     return np.array([join_quadrants(row) for row in chosen], object)
 
 
 def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
     """Return (B,) the mechanism where it and damage are probable enough, else None."""
     p = np.where(np.isfinite(probability), probability, 0.0)
-    sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= SURE_DAMAGE)
-    return np.asarray(np.where(sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
+    is_sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= SURE_DAMAGE)
+    return np.asarray(np.where(is_sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
 
 
 def check_output(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
@@ -120,7 +129,7 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: S
         describe(geopackage)
 
     check_output(path)
-    write_table(_checked(predictions), path, PREDICTIONS, add)
+    write_table(_check_table(predictions), path, PREDICTIONS, add)
 
 
 def write_table(
@@ -134,7 +143,7 @@ def write_table(
 
     Args:
         table: any columns, and the geometry. path: file to write. layer: its name in a GeoPackage.
-        add: puts into a GeoPackage what it has besides.
+        add: writes further layers and styles into a GeoPackage.
         geometry_type: of the layer, also without rows; None: that of the rows.
 
     Raises:
@@ -179,21 +188,21 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
             # GDAL guesses dates from strings in GeoJSON: a building may be called 2024-01-01.
             options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {"layer": PREDICTIONS}
             table = geopandas.read_file(path, **options)
-        return _checked(table)
+        return _check_table(table)
     except (OSError, ValueError, KeyError, shapely.errors.ShapelyError, DataSourceError, DataLayerError) as error:
         raise InputError(f"{path}: not readable as predictions ({error}).") from error
 
 
-def _typed(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
+def _set_types(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     missing = [name for name in COLUMNS if name not in table]
     if missing:
         raise ValueError(f"column {missing[0]} is missing")
     return table[list(COLUMNS)].astype(DTYPES)
 
 
-def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
+def _check_table(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     """Return the table with the contract's columns and types, and refuse contradictory rows."""
-    table = _typed(predictions)
+    table = _set_types(predictions)
     answered = has_answer(table)
     empty = table[list(JUDGEMENT)].isna()
     categories = table["burland_category"].fillna(-1).to_numpy(np.int64)
@@ -210,7 +219,7 @@ def _checked(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
         *(
             (~answered & ~empty[name], f"{name} is given although the building has no answer")
             for name in JUDGEMENT
-            if name not in ASKED
+            if name not in DAMAGE_COLUMNS
         ),
         (answered & ~table["quadrant"].isin(QUADRANTS), f"quadrant is none of {QUADRANTS}"),
         (
@@ -231,7 +240,7 @@ def geojson_text(table: geopandas.GeoDataFrame) -> str:
     return str(oriented.to_json(drop_id=True, to_wgs84=True, ensure_ascii=False))
 
 
-OWN_LAYERS = {
+WRITTEN_LAYERS = {
     PREDICTIONS: "model_version",
     UNJUDGED: "explanation",
     COURSES: "severity_permille",
@@ -242,7 +251,8 @@ OWN_LAYERS = {
     COMPARED: "settlement_agrees",
     LEVELLING: "change_mm",
 }
-"""Of a GeoPackage that Plumbline has written, and a column of each: others call a layer `buildings`, too."""
+"""Layers of a GeoPackage that Plumbline has written, and a column that identifies each: other programs call a layer
+`buildings`, too."""
 HISTORIES = {"point_id", "building_id", "track", "velocity"}
 """Columns of the layers `scatterers_TRACK`."""
 
@@ -270,7 +280,7 @@ class Outputs(NamedTuple):
     page_name: str = "map"
     """Name of the page in messages."""
     suffixes: Sequence[str] = SUFFIXES
-    """That the main output may have."""
+    """Suffixes that the main output may have."""
 
 
 def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> None:
@@ -280,21 +290,21 @@ def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> No
         outputs: files that are written. inputs: files that are read. package: model package that is read.
 
     Raises:
-        InputError: an output lies in the package, is an input or another output, has a suffix that says another
-            format, or a folder that is not there; or it is a GeoPackage with layers of somebody else.
+        InputError: an output is inside the package, is an input or another output, has the suffix of another format,
+            or a folder that does not exist; or it is a GeoPackage with layers of another program.
     """
     table, page = outputs.table, outputs.page
     check_output(table, outputs.suffixes)
     _check_layers(table)
-    others = [*outputs.beside, *([page] if page else [])]
-    for path in (table, *others):
+    further_paths = [*outputs.beside, *([page] if page else [])]
+    for path in (table, *further_paths):
         if package.resolve() in path.resolve().parents:
             raise InputError(f"{path}: is inside the model package, which must stay as it is. Give another folder.")
-        if path.resolve() in {other.resolve() for other in inputs}:
+        if path.resolve() in {i.resolve() for i in inputs}:
             raise InputError(f"{path}: is one of the inputs, which would be overwritten. Give another output.")
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
         raise InputError(f"{page}: the {outputs.page_name} is an HTML file; give a name that ends in .html.")
-    for path in others:
+    for path in further_paths:
         check_writable(path)
 
 
@@ -304,16 +314,20 @@ def _check_layers(output: Path) -> None:
         return
     try:
         layers = [str(name) for name, _ in pyogrio.list_layers(output)]
-        others = sorted(name for name in layers if name != STYLES and not _is_own(output, name))
+        foreign_layers = sorted(name for name in layers if name != STYLES and not _is_written(output, name))
     except pyogrio.errors.DataSourceError:
         return  # damaged, and nothing to lose
-    if others:
-        raise InputError(f"{output}: has the layers {', '.join(others)}, which would be lost. Give a file of its own.")
+    if foreign_layers:
+        raise InputError(
+            f"{output}: has the layers {', '.join(foreign_layers)}, which would be lost. Give a file of its own."
+        )
 
 
-def _is_own(output: Path, layer: str) -> bool:
-    wanted = {OWN_LAYERS[layer]} if layer in OWN_LAYERS else HISTORIES if layer.startswith(f"{SCATTERERS}_") else None
-    return wanted is not None and wanted <= set(pyogrio.read_info(output, layer=layer)["fields"])
+def _is_written(output: Path, layer: str) -> bool:
+    """Return whether Plumbline has written a layer, by its name and columns."""
+    columns = {WRITTEN_LAYERS[layer]} if layer in WRITTEN_LAYERS else HISTORIES
+    has_name = layer in WRITTEN_LAYERS or layer.startswith(f"{SCATTERERS}_")
+    return has_name and columns <= set(pyogrio.read_info(output, layer=layer)["fields"])
 
 
 def write_text(text: str, path: Path) -> None:

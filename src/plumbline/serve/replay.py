@@ -32,7 +32,7 @@ from plumbline.sources.points.track import Track
 
 Float = NDArray[np.float64]
 Index = NDArray[np.intp]
-MOST_DATES = 1000  # each is a column of the table, and SQLite takes 2,000
+MAX_DATES = 1000  # each is a column of the table, and SQLite takes 2,000
 
 
 def replay(request: Request, output: Path, every_days: int, threshold: float) -> geopandas.GeoDataFrame:
@@ -55,8 +55,8 @@ def replay(request: Request, output: Path, every_days: int, threshold: float) ->
     first = first_flags(p_damaged, threshold)
     table = replay_table(opened.city.footprints, dates, p_damaged, first, opened.model.about.version)
     write_table(table, output, BUILDINGS)
-    _say_rate(first, p_damaged, every_days)
-    _say_doubts(judged, opened.options.damage_rate is not None)
+    _log_flag_rate(first, p_damaged, every_days)
+    _log_caveats(judged, opened.options.damage_rate is not None)
     return table
 
 
@@ -70,53 +70,57 @@ def judged_dates(tracks: Sequence[Track], every_days: int) -> list[np.datetime64
     dates: list[np.datetime64] = [last]
     while True:
         day = dates[-1] - np.timedelta64(every_days, "D")
-        begun = [track.epochs[0] for track in tracks if (track.epochs <= day).sum() >= TREND_EPOCHS]
-        if not begun or day - min(begun) < np.timedelta64(SHORT_DAYS, "D"):
+        first_epochs = [track.epochs[0] for track in tracks if (track.epochs <= day).sum() >= TREND_EPOCHS]
+        if not first_epochs or day - min(first_epochs) < np.timedelta64(SHORT_DAYS, "D"):
             return dates[::-1]
         dates.append(day)
-        if len(dates) > MOST_DATES:
-            raise InputError(f"--every {every_days}d: more than {MOST_DATES} dates. Give a longer step.")
+        if len(dates) > MAX_DATES:
+            raise InputError(f"--every {every_days}d: more than {MAX_DATES} dates. Give a longer step.")
 
 
 def until(tracks: Sequence[Track], day: np.datetime64) -> list[Track]:
     """Return the tracks as they were on a day, without those that had too few epochs for a trend."""
     window = Window(until=day.astype("datetime64[D]").item())
-    seen = [(track, window.holds(track.epochs)) for track in tracks]
-    return [track if own.all() else track.at(own) for track, own in seen if own.sum() >= TREND_EPOCHS]
+    in_window = [(track, window.holds(track.epochs)) for track in tracks]
+    return [
+        track if is_inside.all() else track.at_epochs(is_inside)
+        for track, is_inside in in_window
+        if is_inside.sum() >= TREND_EPOCHS
+    ]
 
 
-class _AsOf(NamedTuple):
-    """What is kept of the judgements as of a date."""
+class _DateJudgement(NamedTuple):
+    """Probabilities of damage as of a date, and counts."""
 
     p_damaged_F: Float
     damage_rate: float
     unsure_where: int
 
 
-def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -> Iterator[_AsOf]:
+def _judge(opened: OpenCity, dates: Sequence[np.datetime64], threshold: float) -> Iterator[_DateJudgement]:
     """Judge as of each date, with a line in the log."""
     city = opened.city
-    ever = np.zeros(len(city.footprints), bool)
+    was_flagged = np.zeros(len(city.footprints), bool)
     logged: set[str] = set()
     for day in track(dates, len(dates), "replay"):
-        with _without_repeats(logged):
+        with _skip_repeats(logged):
             judged = opened._replace(city=replace(city, points=until(city.points, day))).answer().judged
         p_damaged_F = judged.table["p_damaged"].where(has_answer(judged.table)).to_numpy(float)
         flagged = p_damaged_F >= threshold
         log.info(
             "%s: %d judged, %d flagged (p_damaged %g or more), %d of them for the first time; share of damaged "
             "buildings %.1f %%%s",
-            *(day, np.isfinite(p_damaged_F).sum(), flagged.sum(), threshold, (flagged & ~ever).sum()),
+            *(day, np.isfinite(p_damaged_F).sum(), flagged.sum(), threshold, (flagged & ~was_flagged).sum()),
             100 * judged.rate.rate,
             ", which the points do not show" if judged.rate.is_vague else "",
         )
-        ever |= flagged
-        yield _AsOf(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
+        was_flagged |= flagged
+        yield _DateJudgement(p_damaged_F, judged.rate.rate, int((judged.reason == UNSURE_WHERE).sum()))
 
 
 @contextmanager
-def _without_repeats(logged: set[str]) -> Iterator[None]:
-    """Leave out of the log what was `said` before, though with other figures; warnings by what they name first."""
+def _skip_repeats(logged: set[str]) -> Iterator[None]:
+    """Leave out of the log messages that are in `logged`, also with other figures; warnings by their first value."""
 
     def is_new(record: logging.LogRecord) -> bool:
         named = record.args[:1] if record.levelno >= logging.WARNING and isinstance(record.args, tuple) else ()
@@ -173,21 +177,21 @@ def replay_table(
     return table.astype({"building_id": "str", "first_flagged": "str", "days_before_end": "Int64"})
 
 
-def _say_rate(first: Index, p_FD: Float, every_days: int) -> None:
-    """Log how many buildings are flagged after the first date; each later date that judges one stands for a step."""
+def _log_flag_rate(first: Index, p_FD: Float, every_days: int) -> None:
+    """Log how many buildings are flagged after the first date, and their rate by judged building-years."""
     flags, years = int((first > 0).sum()), np.isfinite(p_FD[:, 1:]).sum() * every_days / DAYS_A_YEAR
     log.info("%d buildings flagged as of the first date, %d later", (first == 0).sum(), flags)
     if years:
-        most = float(stats.chi2.ppf(0.95, 2 * (flags + 1)) / 2)  # of a Poisson count (Garwood 1936)
+        upper_bound = float(stats.chi2.ppf(0.95, 2 * (flags + 1)) / 2)  # of a Poisson count (Garwood 1936)
         log.info(
             "%d new flags in %.0f judged building-years: %.1f per 1,000 buildings and year (95 %% bound: at most "
             "%.1f). Where nothing is damaged, this is the rate of false alarms",
-            *(flags, years, 1000 * flags / years, 1000 * most / years),
+            *(flags, years, 1000 * flags / years, 1000 * upper_bound / years),
         )
 
 
-def _say_doubts(judged: Sequence[_AsOf], is_rate_given: bool) -> None:
-    """Log what the flags depend on besides the points: the estimated share, and buildings without a judgement."""
+def _log_caveats(judged: Sequence[_DateJudgement], is_rate_given: bool) -> None:
+    """Log that flags also depend on the estimated share, and how many buildings are `unsure_where`."""
     rates = [at_date.damage_rate for at_date in judged]
     if not is_rate_given and len(rates) > 1:
         log.info(

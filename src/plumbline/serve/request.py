@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from plumbline.serve.judgement import Answered, OpenModel, answer, open_model
+from plumbline.serve.judgement import JudgedCity, OpenModel, answer, open_model
 from plumbline.serve.options import AS_RELEASED, Options
 from plumbline.serve.predictions import Outputs, check_inputs, check_outputs
 from plumbline.sources.city.in_memory import CityInMemory, Say, read_city_files
@@ -25,7 +25,7 @@ class Request:
     package: Path
     """Folder of a model package."""
     options: Options = AS_RELEASED
-    """How the files are read and the answers judged."""
+    """Settings for reading the files and judging the answers."""
     artifact: str | None = None
     """Model of the package; None: its default one."""
 
@@ -42,7 +42,7 @@ class OpenCity(NamedTuple):
     model: OpenModel
     options: Options
 
-    def answer(self, areas: bool = False) -> Answered:
+    def answer(self, areas: bool = False) -> JudgedCity:
         """Judge the city, see `judgement.answer`."""
         return answer(self.city, self.model, self.options, areas)
 

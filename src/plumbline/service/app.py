@@ -32,7 +32,7 @@ from plumbline.service.models import Models
 from plumbline.service.monitoring import SEVERAL, Meters, monitoring_routes
 from plumbline.service.problems import Details, add_handlers, refusals
 from plumbline.service.runner import Runner
-from plumbline.service.settings import Settings
+from plumbline.service.settings import ServiceSettings
 
 NOT_BUILT = (
     "<!DOCTYPE html><title>Plumbline</title><p>The web page is not built (<code>make web</code>). "
@@ -63,7 +63,7 @@ API_PAGE = Environment(autoescape=True).from_string(
 """Page that lists the operations of an OpenAPI document."""
 
 
-def make_app(settings: Settings) -> ASGIApp:
+def make_app(settings: ServiceSettings) -> ASGIApp:
     """Return the service as an ASGI application.
 
     Raises:
@@ -117,7 +117,7 @@ def make_app(settings: Settings) -> ASGIApp:
     return Guard(app, settings, meters)
 
 
-def run(settings: Settings) -> None:
+def run(settings: ServiceSettings) -> None:
     """Serve until a signal ends it.
 
     Raises:
@@ -151,7 +151,7 @@ def run(settings: Settings) -> None:
 
 def of_environment() -> ASGIApp:
     """Return the application for one of several processes."""
-    settings = Settings.model_validate_json(os.environ.pop(HANDED_ON))  # jobs need not know the tokens
+    settings = ServiceSettings.model_validate_json(os.environ.pop(HANDED_ON))  # jobs need not know the tokens
     setup_json_logging() if settings.log_format == "json" else setup_logging()
     return make_app(settings)
 

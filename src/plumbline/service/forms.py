@@ -12,7 +12,7 @@ from plumbline.fields.restore.field import FORM
 from plumbline.fields.restore.footprints import FIGURES
 from plumbline.params import JudgingOptions, PointsOptions, ReadingOptions
 from plumbline.serve.columns import json_schema
-from plumbline.serve.report.about import About
+from plumbline.serve.report.about import ReportTexts
 from plumbline.service.problems import Problem
 
 
@@ -41,7 +41,7 @@ class BuildingsForm(PointsForm, ReadingOptions):
     buildings: list[SentFile] = Field(description="Footprints; of a Shapefile all parts.")
 
 
-class PredictForm(BuildingsForm, JudgingOptions, About):
+class PredictForm(BuildingsForm, JudgingOptions, ReportTexts):
     """Form of `predict`; its last fields are the texts of the report's first page."""
 
     causes: SentFile | None = Field(None, description="What may have caused damage: one vector file.")

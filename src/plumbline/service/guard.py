@@ -17,17 +17,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from plumbline.core.console import log, request_id
 from plumbline.service.monitoring import Meters, check_disk
 from plumbline.service.problems import Problem
-from plumbline.service.settings import Settings
+from plumbline.service.settings import ServiceSettings
 
 MB = 1_000_000
 OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/", "/docs", "/openapi.json")
-"""What needs no token: the probes, the documentation, and the web page, which asks the user for one."""
+"""Paths that need no token: probes, documentation, and the web page, which asks the user for one."""
 PREFIX = re.compile(r"(?:/[\w.~-]+){1,9}", re.ASCII)
-"""What a proxy may write into `X-Forwarded-Prefix`."""
+"""Pattern of an `X-Forwarded-Prefix` that is accepted from a proxy."""
 UPLOADS = ("/v1/predict", "/v1/restore", "/v1/tensors")
 """Paths to which files are sent, each of which becomes a job."""
 REQUEST_ID = re.compile(r"[\w.:/+=-]{1,128}", re.ASCII)
-"""Pattern of an `X-Request-Id` that is taken over; another one is replaced."""
+"""Pattern of an `X-Request-Id` that is used; any other is replaced."""
 JSON_MB = 16
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -39,13 +39,13 @@ PACKED = ("gzip", "deflate")
 PIECE_BYTES = 1 << 18
 """Largest piece that is unpacked at a time."""
 END_BYTES = 4096
-"""End of a form in which its closing boundary stands; a boundary has 70 letters at most (RFC 2046)."""
+"""Bytes at the end of a form that contain its closing boundary: 70 letters at most (RFC 2046)."""
 
 
 class Guard:
     """An ASGI layer around the application."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, meters: Meters) -> None:
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, meters: Meters) -> None:
         self._app, self._settings, self._meters = app, settings, meters
         secrets = [token.get_secret_value().encode() for token in settings.tokens]
         self._holders = [(b"Bearer " + secret, hashlib.sha256(secret).hexdigest()) for secret in secrets]
@@ -59,11 +59,11 @@ class Guard:
         sent_name = headers.get("x-request-id", "")
         request = sent_name if REQUEST_ID.fullmatch(sent_name) else secrets.token_hex(16)
         request_id.set(request)
-        (prefix, path), holder = _below(scope["path"], headers), self._holder(headers)
+        (prefix, path), holder = _split_prefix(scope["path"], headers), self._holder(headers)
         state = {**scope.get("state", {}), "holder": holder}
         scope = {**scope, "root_path": prefix, "path": prefix + path, "state": state}
 
-        async def counted(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -73,11 +73,11 @@ class Guard:
 
         try:
             self._check(path, headers, holder)
-            body = Body(receive, self._most(path), headers)
+            body = Body(receive, self._max_bytes(path), headers)
         except Problem as problem:
-            await problem.response()(scope, receive, counted)
+            await problem.response()(scope, receive, send_with_headers)
         else:
-            await self._app(scope, body.receive, counted)
+            await self._app(scope, body.receive, send_with_headers)
         route = getattr(scope.get("route"), "path", "other")
         seconds = time.perf_counter() - began
         self._meters.requests.labels(scope["method"], route, str(status)).inc()
@@ -92,16 +92,16 @@ class Guard:
         return next((holder for token, holder in self._holders if hmac.compare_digest(sent, token)), None)
 
     def _check(self, path: str, headers: Headers, holder: str | None) -> None:
-        if len(headers.getlist("authorization")) > 1:  # which of them counts, a proxy may see in another way
+        if len(headers.getlist("authorization")) > 1:  # a proxy may choose another one of them
             raise Problem(400, "Two `Authorization` headers came. Send one.")
         if self._holders and holder is None and path not in OPEN:
             raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.")
         if path in UPLOADS:
             check_disk(self._settings.folder, 507)
-        if int(headers.get("content-length", "0")) > self._most(path):
-            raise _too_large(self._most(path))
+        if int(headers.get("content-length", "0")) > self._max_bytes(path):
+            raise _too_large(self._max_bytes(path))
 
-    def _most(self, path: str) -> int:
+    def _max_bytes(self, path: str) -> int:
         limits = self._settings.limits
         if path.startswith("/v2/"):
             return limits.infer_mb * MB
@@ -109,13 +109,13 @@ class Guard:
 
 
 class Body:
-    """The body of one request; it holds one piece at most."""
+    """The body of one request, of which one piece at most is in memory."""
 
-    def __init__(self, receive: Receive, most: int, headers: Headers) -> None:
+    def __init__(self, receive: Receive, max_bytes: int, headers: Headers) -> None:
         """Read a body with `receive`.
 
         Args:
-            most: largest size, unpacked, bytes.
+            max_bytes: largest size, unpacked, bytes.
             headers: of the request. A form without its closing boundary lacks its last part.
 
         Raises:
@@ -124,9 +124,9 @@ class Body:
         encoding = ", ".join(headers.getlist("content-encoding")).strip().lower()
         if encoding not in ("", "identity", *PACKED):
             raise Problem(415, f"Content-Encoding {encoding[:40]!r} is not known. Known are {', '.join(PACKED)}.")
-        self._receive, self._most, self._came = receive, most, 0
+        self._receive, self._max_bytes, self._n_bytes = receive, max_bytes, 0
         self._unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None  # 32: either header
-        self._waits = self._is_last = False
+        self._has_output = self._is_last = False
         kind, options = parse_options_header(headers.get("content-type"))
         boundary = options.get(b"boundary") if kind.startswith(b"multipart/") else None
         self._closing, self._tail = b"" if boundary is None else b"--" + boundary + b"--", b""
@@ -143,7 +143,7 @@ class Body:
             self._count(message.get("body", b""), not message.get("more_body", False))
             return message
         packed = unpacker.unconsumed_tail
-        if not packed and not self._waits:
+        if not packed and not self._has_output:
             message = await self._receive()
             if message["type"] != "http.request":
                 return message
@@ -152,24 +152,24 @@ class Body:
             piece = unpacker.decompress(packed, PIECE_BYTES)
         except zlib.error:
             raise Problem(400, "The body is not packed as Content-Encoding says, or damaged.") from None
-        self._waits = len(piece) == PIECE_BYTES  # what is unpacked may wait within zlib, without any input left
-        is_short = self._is_last and not (unpacker.eof or self._waits or unpacker.unconsumed_tail)
+        self._has_output = len(piece) == PIECE_BYTES  # zlib may have more, without input left
+        is_short = self._is_last and not (unpacker.eof or self._has_output or unpacker.unconsumed_tail)
         if is_short or unpacker.unused_data:
             raise Problem(400, "The body was cut off, or goes on behind the end of what is packed.")
         self._count(piece, unpacker.eof)
-        await asyncio.sleep(0)  # others are answered meanwhile
+        await asyncio.sleep(0)  # let the event loop answer other requests
         return {"type": "http.request", "body": piece, "more_body": not unpacker.eof}
 
     def _count(self, piece: bytes, is_last: bool) -> None:
-        self._came += len(piece)
-        if self._came > self._most:
-            raise _too_large(self._most)
+        self._n_bytes += len(piece)
+        if self._n_bytes > self._max_bytes:
+            raise _too_large(self._max_bytes)
         self._tail = (self._tail + piece)[-END_BYTES:]
         if is_last and self._closing not in self._tail:
             raise Problem(400, "The form was cut off: its closing boundary is missing. Send it again.")
 
 
-def _below(path: str, headers: Headers) -> tuple[str, str]:
+def _split_prefix(path: str, headers: Headers) -> tuple[str, str]:
     """Return the prefix under which a proxy shows the service, and the path without it, if the proxy left it on."""
     prefix = headers.get("x-forwarded-prefix", "").rstrip("/")
     if not PREFIX.fullmatch(prefix):
@@ -177,6 +177,6 @@ def _below(path: str, headers: Headers) -> tuple[str, str]:
     return prefix, path.removeprefix(prefix) if path.startswith(f"{prefix}/") else path
 
 
-def _too_large(most: int) -> Problem:
-    """Return the refusal of a body of more than `most` bytes."""
-    return Problem(413, f"The request has more than {most // MB} MB, the most that this service takes here.")
+def _too_large(max_bytes: int) -> Problem:
+    """Return the refusal of a body of more than `max_bytes` bytes."""
+    return Problem(413, f"The request has more than {max_bytes // MB} MB, the most that this service takes here.")

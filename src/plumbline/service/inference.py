@@ -1,4 +1,4 @@
-"""Prepare buildings for the network, and answer prepared ones by the Open Inference Protocol (KServe's V2)."""
+"""Prepare buildings for the network, and answer the Open Inference Protocol (KServe's V2)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from plumbline.export.interface import MASK, SEQUENCES
 from plumbline.export.package import Manifest
 from plumbline.prepare.abstention import JUDGED, REASONS
 from plumbline.prepare.buildings import Prepared
-from plumbline.service.models import Models, Served
+from plumbline.service.models import Models, ServedModel
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import BUSY_SECONDS, Problem, in_words, refusals
-from plumbline.service.settings import Limits
+from plumbline.service.settings import ServiceLimits
 
 JSON_LENGTH = "Inference-Header-Content-Length"
-"""Header: bytes of JSON, before those of the binary tensors (Triton's binary tensor data extension)."""
+"""Header: bytes of JSON before the binary tensors (Triton's binary tensor data extension)."""
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 KINDS = {"float32": "FP32", "bool": "BOOL"}
 NOT_FINITE = "not_finite"
@@ -35,7 +35,7 @@ NOT_FINITE = "not_finite"
 SILENT_SECONDS = 60
 """Longest time that the body of a request may take."""
 SMALL_BYTES = 32_000
-"""Up to this size a request is answered in the event loop: to hand it to a thread takes longer than the answer."""
+"""Largest request that is answered in the event loop, where a thread would take longer."""
 
 
 class InputParameters(BaseModel):
@@ -112,7 +112,7 @@ class Tensors(BaseModel):
     left_out: dict[str, str] = Field(description="`building_id` of each other footprint, and why it has no row.")
 
 
-def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
+def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRouter:
     """Return the routes under `/v2`."""
     router = APIRouter(prefix="/v2", tags=["inference"])
     waiting = 0
@@ -123,7 +123,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
         "response_class": Response,
     }
 
-    def served(name: str, version: str | None = None) -> Served:
+    def served(name: str, version: str | None = None) -> ServedModel:
         about = models.diagnosis.manifest
         if name != about.name or version not in (None, about.version):
             raise Problem(404, f"There is no such model; {about.name} {about.version} is served.")
@@ -161,7 +161,7 @@ def infer_routes(models: Models, limits: Limits, meters: Meters) -> APIRouter:
             raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS)
         waiting += 1
         try:
-            async with asyncio.timeout(SILENT_SECONDS):  # else 32 clients that send nothing would keep all others out
+            async with asyncio.timeout(SILENT_SECONDS):  # clients that send nothing block others
                 body = await request.body()
             arguments = model, body, request.headers.get(JSON_LENGTH), meters
             return answer(*arguments) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *arguments)
@@ -179,8 +179,8 @@ _CONTENT: dict[str, Any] = {
 }
 
 
-def describe(about: Manifest) -> dict[str, Any]:
-    """Return a model's tensors in the protocol's form; -1 stands for any size."""
+def describe(manifest: Manifest) -> dict[str, Any]:
+    """Return a model's tensors in the protocol's form, with -1 for any size."""
     inputs, outputs = (
         [
             {
@@ -190,22 +190,22 @@ def describe(about: Manifest) -> dict[str, Any]:
             }
             for tensor in tensors
         ]
-        for tensors in (about.inputs, about.outputs)
+        for tensors in (manifest.inputs, manifest.outputs)
     )
-    names = {"name": about.name, "versions": [about.version], "platform": "onnxruntime_onnx"}
+    names = {"name": manifest.name, "versions": [manifest.version], "platform": "onnxruntime_onnx"}
     return {**names, "inputs": inputs, "outputs": outputs}
 
 
-def answer(served: Served, body: bytes, json_length: str | None, meters: Meters) -> Response:
+def answer(served: ServedModel, body: bytes, json_length: str | None, meters: Meters) -> Response:
     """Answer one request.
 
     Raises:
         Problem: the request is not of the protocol, or its tensors do not fit the model.
     """
-    head, rest = _split(body, json_length)
+    head, binary = _split(body, json_length)
     try:
         request = InferRequest.model_validate_json(head)
-        answers = served.model.run(_inputs(request.inputs, rest))._asdict()
+        answers = served.model.run(_read_tensors(request.inputs, binary))._asdict()
     except ValidationError as error:
         raise Problem(400, in_words(error.errors())) from None
     except InputError as error:
@@ -265,12 +265,13 @@ def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: 
         inputs=tensors,
         building_id=names[footprint_B].tolist(),
         hides_damage=prepared.whole.hides_damage[footprint_B].tolist(),
-        columns={item["name"]: item["columns"] for item in about.inputs if "columns" in item},
+        columns={tensor["name"]: tensor["columns"] for tensor in about.inputs if "columns" in tensor},
         left_out=left_out,
     )
 
 
 def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
+    """Return the JSON of a body and the binary tensors behind it."""
     if json_length is None:
         return body, memoryview(b"")
     if not json_length.isdecimal() or int(json_length) > len(body):
@@ -278,7 +279,8 @@ def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
     return body[: int(json_length)], memoryview(body)[int(json_length) :]
 
 
-def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[Any]]:
+def _read_tensors(tensors: list[InferInput], binary: memoryview) -> dict[str, NDArray[Any]]:
+    """Return the tensors of a request by name; `binary` has the values of those without `data`."""
     arrays: dict[str, NDArray[Any]] = {}
     for tensor in tensors:
         name, kind = tensor.name, DTYPES[tensor.datatype]
@@ -291,15 +293,15 @@ def _inputs(tensors: list[InferInput], rest: memoryview) -> dict[str, NDArray[An
                 if values.dtype.kind not in ("b" if kind.kind == "b" else "if"):
                     raise ValueError("other values than its datatype's")
             else:
-                if size > len(rest):
-                    raise ValueError(f"{len(rest)} of its {size} bytes came")
-                values = np.frombuffer(rest[:size], kind)
-                rest = rest[size:]
+                if size > len(binary):
+                    raise ValueError(f"{len(binary)} of its {size} bytes came")
+                values = np.frombuffer(binary[:size], kind)
+                binary = binary[size:]
                 if kind.kind == "b":
-                    values = values.view(np.uint8) != 0  # any other byte than 0 and 1 is no Boolean to NumPy
+                    values = values.view(np.uint8) != 0  # NumPy needs 0 or 1 in a Boolean
             arrays[name] = values.astype(kind, copy=False).reshape(tensor.shape)
         except ValueError as error:
             raise Problem(400, f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).") from None
-    if len(rest):
-        raise Problem(400, f"{len(rest)} bytes are left behind the binary tensors.")
+    if len(binary):
+        raise Problem(400, f"{len(binary)} bytes are left behind the binary tensors.")
     return arrays

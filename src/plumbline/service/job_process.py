@@ -41,16 +41,17 @@ if TYPE_CHECKING:
     from plumbline.sources.city.in_memory import CityInMemory, Reading
 
 SECONDS_BETWEEN_NOTES = 0.5
+"""Shortest time between two records of progress in one step."""
 
 
 def main(folder: Path, parent: int) -> int:
     """Do the job, and return the exit code: 0, or 1 with the problem in `PROBLEM`."""
     if not die_with_parent(parent):
         return 1
-    os.chdir(folder)  # messages then name files as the user does, and `.plumbline` lies with the job
+    os.chdir(folder)  # messages then have the user's file names; `.plumbline` is there, too
     here = Path()
     setup_logging()
-    console.listen(_note(here))
+    console.listen(_progress_writer(here))
     try:
         task = read_json(here / TASK)
         request_id.set(task["request_id"])
@@ -74,14 +75,14 @@ def main(folder: Path, parent: int) -> int:
     return 1
 
 
-def _note(folder: Path) -> Listener:
-    """Return what writes the progress of the job, but not more often than every half second within a step."""
-    last, noted = 0.0, ""
+def _progress_writer(folder: Path) -> Listener:
+    """Return a listener that writes the job's progress, at most every half second within a step."""
+    last, last_step = 0.0, ""
 
     def note(step: str, done: int, total: int) -> None:
-        nonlocal last, noted
-        if step != noted or time.monotonic() - last > SECONDS_BETWEEN_NOTES:
-            last, noted = time.monotonic(), step
+        nonlocal last, last_step
+        if step != last_step or time.monotonic() - last > SECONDS_BETWEEN_NOTES:
+            last, last_step = time.monotonic(), step
             note_progress(folder, step, done, total)
 
     return note
@@ -93,13 +94,13 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.serve.map.document import make_document
     from plumbline.serve.options import make_options, rows_named
     from plumbline.serve.predictions import write_predictions
-    from plumbline.serve.report.about import About
+    from plumbline.serve.report.about import ReportTexts
     from plumbline.serve.report.run import TOP, report_of, write_report
 
     form = task["options"]
     city, buildings = _read_city(folder, task)
     causes = next((folder / CAUSES).iterdir(), None) if (folder / CAUSES).is_dir() else None
-    options = make_options(JudgingOptions.model_validate(form), _params(folder), causes)
+    options = make_options(JudgingOptions.model_validate(form), _params_file(folder), causes)
     model = open_model(Path(task["package"]), form.get("artifact"))
     chosen = form["building"]
     if chosen:
@@ -108,7 +109,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
     if is_installed("typst"):
-        about = About(**{name: form[name] for name in About.model_fields})
+        about = ReportTexts(**{name: form[name] for name in ReportTexts.model_fields})
         write_report(report_of(answered, city, buildings, chosen, TOP, about=about), folder / RESULTS / REPORT)
         note_progress(folder, "write", 0, 1)
     title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
@@ -140,12 +141,12 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.fields.restore.field import Box
     from plumbline.fields.restore.footprints import write_buildings
     from plumbline.fields.restore.outputs import field_document
-    from plumbline.fields.restore.plan import STAGE, Asked, plan_windows
+    from plumbline.fields.restore.plan import STAGE, RestoreOptions, plan_windows
     from plumbline.fields.restore.restore import finish, restore_windows
 
     form = task["options"]
-    points, buildings, reading = _inputs(folder, form)
-    settings = Asked(
+    points, buildings, reading = _find_inputs(folder, form)
+    options = RestoreOptions(
         form["num_inference_steps"],
         form["samples"],
         form["cell"],
@@ -154,14 +155,14 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     )
     note_progress(folder, "read", 0, 1)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(points, Path(task["package"]), settings, reading, partial(_check_size, task=task))
+        plan = plan_windows(points, Path(task["package"]), options, reading, accept=partial(_check_size, task=task))
         note_progress(folder, STAGE, 0, len(plan.jobs))
         restore_windows(plan.jobs)
         if buildings is not None:
             for suffix in SUFFIXES:
                 write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)
         picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
-        finish(plan, folder / RESULTS / FIELD, None, None, picture)
+        finish(plan, folder / RESULTS / FIELD, picture=picture)
     _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))
 
 
@@ -181,7 +182,7 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
     """Read points and footprints, and refuse too many; return them, and the footprints' file."""
     from plumbline.sources.city.in_memory import Say, read_city_files
 
-    points, buildings, reading = _inputs(folder, task["options"])
+    points, buildings, reading = _find_inputs(folder, task["options"])
     if buildings is None:
         raise InputError("buildings: no file found. Give one of footprints.")
     note_progress(folder, "read", 0, 1)
@@ -194,17 +195,17 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
     return city, buildings
 
 
-def _inputs(folder: Path, form: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
-    """Return points, footprints and how they are read; strangers have sent them."""
+def _find_inputs(folder: Path, form: dict[str, Any]) -> tuple[list[Path], Path | None, Reading]:
+    """Return the files of points and footprints, and how they are read."""
     from plumbline.serve.options import make_reading
     from plumbline.sources.points.formats.hdf5 import probe_first
 
-    probe_first()
-    reading = make_reading(ReadingOptions.model_validate(form), _params(folder))
+    probe_first()  # anybody may have sent these files
+    reading = make_reading(ReadingOptions.model_validate(form), _params_file(folder))
     return sorted((folder / POINTS).iterdir()), buildings_file(folder), reading
 
 
-def _params(folder: Path) -> Path | None:
+def _params_file(folder: Path) -> Path | None:
     return folder / PARAMS if (folder / PARAMS).exists() else None
 
 

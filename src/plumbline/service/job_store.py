@@ -30,11 +30,11 @@ Status = Literal["queued", "running", "done", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 ENDED: tuple[Status, ...] = ("done", "failed", "cancelled")
 MOST_ATTEMPTS = 3
-"""Times that a job is begun, whose service ends before it does."""
+"""Largest number of starts of a job whose service ends before the job does."""
 MOST_LISTED = 100
-"""Jobs of one list."""
+"""Largest number of jobs in one list."""
 LOCKED_SECONDS = 5.0
-"""To wait for another process that writes."""
+"""Longest time to wait for another process that writes."""
 _TABLE = """
 CREATE TABLE IF NOT EXISTS jobs (
     id TEXT PRIMARY KEY, kind TEXT NOT NULL, status TEXT NOT NULL, options TEXT NOT NULL, problem TEXT,
@@ -58,9 +58,9 @@ class JobSummary(BaseModel):
     """Name of the request that it came with, which the service's log has."""
     status: Status
     problem: dict[str, Any] | None
-    """Problem details, of one that failed."""
+    """Problem details of a job that failed."""
     created: float
-    """Seconds since 1970, as the next two."""
+    """Seconds since 1970, as `started` and `finished`."""
     started: float | None
     finished: float | None
 
@@ -72,10 +72,10 @@ class JobRow(JobSummary):
     owner: str | None
     """Process of the service that runs it, see `this_process`."""
     remote: str | None
-    """Number of its flow run, where a work pool runs it."""
+    """Id of its flow run, where a work pool runs it."""
     attempts: int
     cancelled: bool
-    """Its end was asked for."""
+    """True if a user cancelled it while it ran."""
     holder: str | None
     """Fingerprint of the token that it came with; None without one."""
 
@@ -84,7 +84,7 @@ class JobStore:
     """The list of jobs in one file, which several processes of a service share."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it."""
+        """Open the file, or create it."""
         self._path = path
         with self._open() as database:
             database.execute("PRAGMA journal_mode=WAL")
@@ -92,11 +92,11 @@ class JobStore:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        # A connection for each use: they are cheap, and no thread holds another's.
+        # A connection for each use: they are cheap, and no thread uses another's.
         database = sqlite3.connect(self._path, timeout=LOCKED_SECONDS, isolation_level="IMMEDIATE")
         database.row_factory = sqlite3.Row
         try:
-            database.execute("PRAGMA synchronous=FULL")  # what was acknowledged is on the disk
+            database.execute("PRAGMA synchronous=FULL")  # a job that was accepted is on the disk
             with database:
                 yield database
         finally:
@@ -106,7 +106,7 @@ class JobStore:
         with self._open() as database:
             return database.execute(statement, values).fetchall()
 
-    def _one(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> JobRow | None:
+    def _run_for_job(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> JobRow | None:
         rows = self._run(statement, values)
         return _job(rows[0]) if rows else None
 
@@ -131,7 +131,7 @@ class JobStore:
 
     def get(self, job: str, holder: str | None = None) -> JobRow | None:
         """Return a job; None if it is not on the list, or belongs to another holder."""
-        return self._one(
+        return self._run_for_job(
             "SELECT * FROM jobs WHERE id = :job AND (:holder IS NULL OR holder = :holder)",
             {"job": job, "holder": holder},
         )
@@ -151,7 +151,7 @@ class JobStore:
 
     def claim(self, at_once: int) -> JobRow | None:
         """Take the job that has waited longest, if fewer than `at_once` run; the caller runs it."""
-        return self._one(
+        return self._run_for_job(
             "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
             "SELECT id FROM jobs WHERE status = 'queued' ORDER BY created LIMIT 1"
             ") AND (SELECT count(*) FROM jobs WHERE status = 'running') < ? RETURNING *",
@@ -173,9 +173,9 @@ class JobStore:
         """Cancel a waiting job, or ask a running one to end.
 
         Returns:
-            The job; None if there is no such job, as `get` says, or it has ended.
+            The job; None if `get` returns none, or it has ended.
         """
-        return self._one(
+        return self._run_for_job(
             "UPDATE jobs SET cancelled = cancelled OR status = 'running', "
             "finished = iif(status = 'queued', :now, finished), "
             "status = iif(status = 'queued', 'cancelled', status) "
@@ -193,8 +193,8 @@ class JobStore:
         )
 
     def recover(self) -> tuple[list[str], list[str]]:
-        """Queue jobs of dead processes again, and fail those started too often. Return the names of both."""
-        again: list[str] = []
+        """Queue jobs of dead processes again; return their ids, and those of jobs started too often."""
+        requeued: list[str] = []
         given_up: list[str] = []
         with self._open() as database:
             rows = database.execute(
@@ -208,11 +208,11 @@ class JobStore:
                         "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ?", (time.time(), row["id"])
                     )
                 else:
-                    (again if row["attempts"] < MOST_ATTEMPTS else given_up).append(row["id"])
+                    (requeued if row["attempts"] < MOST_ATTEMPTS else given_up).append(row["id"])
             database.executemany(
-                "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?", [(job,) for job in again]
+                "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?", [(job,) for job in requeued]
             )
-        return again, given_up
+        return requeued, given_up
 
     def counts(self) -> dict[str, int]:
         """Return how many jobs have each status."""
@@ -273,13 +273,13 @@ MEDIA = {
     "text/html": MAP,
     "application/pdf": REPORT,
 }
-"""Kind of content -> file among the results."""
+"""Files of the results by kind of content."""
 MAIN_PARTS = (".shp", ".tab", ".mif", ".gml")
-"""Of footprints in several files."""
+"""Suffixes of the main file where footprints have several."""
 MAX_NAME_BYTES = 200
 """Longest name of a file that is kept."""
 ORPHAN_SECONDS = 3600.0
-"""After which an upload that never became a job is removed."""
+"""Time after which an upload that never became a job is removed."""
 CHUNK = 1 << 20
 _UNSAFE = re.compile(r"[^\w.\-]+")
 
@@ -292,7 +292,7 @@ def new_id() -> str:
 def safe_name(name: str, fallback: str) -> str:
     """Return a file name without folders and without characters that a shell or a file system treats specially.
 
-    Formats are told by names as well, and patterns fit them, so as much as can be of the user's own is kept.
+    Formats are recognised by names and patterns of names, so the user's is changed little.
     """
     bare = unicodedata.normalize("NFC", name).replace("\\", "/").rpartition("/")[2]
     bare = _UNSAFE.sub("_", bare).lstrip(".-")
@@ -341,10 +341,10 @@ def _write(upload: UploadFile, path: Path) -> None:
 
 
 def buildings_file(folder: Path) -> Path | None:
-    """Return the footprints of a job: a file, of several that are one its main part, or the folder of numbered parts.
+    """Return the footprints of a job: a file, the main one of several, or the folder of numbered parts.
 
     Raises:
-        InputError: there are several that are not one.
+        InputError: there are several that do not belong together.
     """
     paths = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
     paths = [path for path in paths if path.name[0] not in HIDDEN] or paths
@@ -372,7 +372,7 @@ def note_progress(folder: Path, step: str, done: int, total: int) -> None:
 
 
 def read_note(folder: Path, name: str) -> dict[str, Any] | None:
-    """Return what the job's process wrote into `PROGRESS` or `PROBLEM`; None where it did not."""
+    """Return the job's record in the file `PROGRESS` or `PROBLEM`; None if there is none."""
     try:
         note: dict[str, Any] = read_json(folder / name)
     except (InputError, OSError):
@@ -390,5 +390,5 @@ def sweep(root: Path, names: set[str]) -> None:
             try:
                 if path.stat().st_mtime < old:
                     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
-            except FileNotFoundError:  # another process of the service is at it, too
+            except FileNotFoundError:  # another process of the service removes it, too
                 continue

@@ -38,13 +38,13 @@ from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobSt
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
-from plumbline.service.settings import Limits
+from plumbline.service.settings import ServiceLimits
 
 AnyForm = BuildingsForm | RestoreForm
 FULL_SECONDS = 30
-"""After which a client may ask again where too many jobs wait."""
+"""Time after which a client may try again where too many jobs wait."""
 SECONDS_BETWEEN_LOOKS = 0.1
-"""Time between two looks whether the tensors of a request are ready."""
+"""Time between two checks whether the tensors of a request are ready."""
 
 
 def _holder(request: Request) -> str | None:
@@ -59,7 +59,7 @@ AcceptLine = Annotated[str, Field(max_length=1000)]
 """One of the `Accept` headers of a request; several count as one list (RFC 9110, section 5.3)."""
 BINARY = {"type": "string", "format": "binary"}
 ANY_BYTES = "application/octet-stream"
-"""Stands first in the OpenAPI document: clients made from it then take any result as bytes."""
+"""First type in the OpenAPI document: clients generated from it then read any result as bytes."""
 QUALITY = re.compile(r";\s*q=(\d(?:\.\d*)?)")
 """Preference for a type in an `Accept` header; 0: it is not accepted."""
 SUFFIXES = {name.rpartition(".")[2]: (kind, name) for kind, name in MEDIA.items()}
@@ -83,7 +83,7 @@ class Job(JobSummary):
     """Kinds of content that `result` gives."""
 
 
-def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, meters: Meters) -> APIRouter:
+def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimits, meters: Meters) -> APIRouter:
     """Return the routes under `/v1`."""
     router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_odd_query), Depends(refuse_repeated)])
 
@@ -94,8 +94,8 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
         if count > limits.files:
             raise Problem(413, f"{count} files found; this service takes {limits.files}. Pack them into a zip file.")
         if store.counts()["queued"] >= limits.queue:
-            raise _full(meters, limits)
-        _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)  # refuses what makes no sense
+            raise _queue_full(meters, limits)
+        _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)  # check only
         options = form.model_dump(exclude=FILES) | options
         job = job_files.new_id()
         job_files.store_uploads(root, job, form.points, form.buildings, form.params, causes)
@@ -104,7 +104,7 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
             job_files.buildings_file(folder)
             names = job_files.name_of(folder)
             if not store.add(job, kind, options, limits.queue, _holder(request), names, request_id.get()):
-                raise _full(meters, limits)
+                raise _queue_full(meters, limits)
         except BaseException:
             shutil.rmtree(folder, ignore_errors=True)
             raise
@@ -262,32 +262,34 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: Limits, mete
 def choose_kind(accept: str, kinds: list[str], default: str) -> str | None:
     """Return the content type that an `Accept` header prefers (RFC 9110, section 12.5.1); None if it accepts none.
 
-    Of a type, the most specific pattern counts. Of types with one `q`, the one that is named first is returned.
+    The most specific pattern that matches a type sets its `q`. With equal `q`, the first named is returned.
     """
     patterns = []
-    for place, part in enumerate(accept.lower().split(",")):
+    for position, part in enumerate(accept.lower().split(",")):
         quality = QUALITY.search(part)
-        patterns.append((part.partition(";")[0].strip(), float(quality[1]) if quality else 1.0, place))
+        patterns.append((part.partition(";")[0].strip(), float(quality[1]) if quality else 1.0, position))
 
     def preference(kind: str) -> tuple[float, int, bool]:
         matching = [pattern for pattern in patterns if fnmatch(kind, pattern[0])]
-        _, quality, place = min(matching, key=lambda pattern: pattern[0].count("*"), default=("", 0.0, 0))
-        return quality, -place, kind == default
+        _, quality, position = min(matching, key=lambda pattern: pattern[0].count("*"), default=("", 0.0, 0))
+        return quality, -position, kind == default
 
     accepted = [kind for kind in kinds if preference(kind)[0] > 0]
     return max(accepted, key=preference, default=None)
 
 
 def _describe(row: JobRow, folder: Path) -> Job:
-    noted = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
-    there = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
+    """Return a job of the list with its progress and the kinds of its results."""
+    progress = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
+    available = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
     return Job(
         **row.model_dump(include=set(JobSummary.model_fields)),
-        progress=Progress.model_validate(noted) if noted else None,
-        results=there if row.status == "done" else [],
+        progress=Progress.model_validate(progress) if progress else None,
+        results=available if row.status == "done" else [],
     )
 
 
-def _full(meters: Meters, limits: Limits) -> Problem:
+def _queue_full(meters: Meters, limits: ServiceLimits) -> Problem:
+    """Return the refusal of a job where too many wait, and count it."""
     meters.refused.labels("jobs").inc()
     return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS)

@@ -1,4 +1,4 @@
-"""Hold the served models, and switch to a new champion without losing a request."""
+"""Open the served models, and switch to a new champion without losing a request."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.fields.release.package import adapters_in, verify_fields
 from plumbline.release.resolve import resolve_fields, resolve_model
 from plumbline.service.job_store import Kind
-from plumbline.service.settings import Settings
+from plumbline.service.settings import ServiceSettings
 
 
 @dataclass(frozen=True)
-class Served:
-    """A model of diagnosis in use. A request keeps the one it has got, even after a switch."""
+class ServedModel:
+    """A model of diagnosis in use. A request keeps its model, even after a switch."""
 
     package: Path
     manifest: Manifest
@@ -38,7 +38,7 @@ class ServedFields:
 class Models:
     """Models that are served now."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         """Open both models.
 
         Raises:
@@ -64,7 +64,7 @@ class Models:
         self._ended.set()
 
     def refresh(self) -> None:
-        """Switch to the models that the names stand for now; keep the old one where a new one cannot be opened."""
+        """Switch to the models that the settings name now; keep a model if the new one cannot be opened."""
         try:
             if (package := self._find()) != self.diagnosis.package:
                 self.diagnosis = _open(package)
@@ -104,8 +104,8 @@ class Models:
         return resolve_fields(self._settings.restoration_model, verify_key=self._settings.verify_key).resolve()
 
 
-def _open(package: Path) -> Served:
-    return Served(package, *open_package(package))
+def _open(package: Path) -> ServedModel:
+    return ServedModel(package, *open_package(package))
 
 
 def _open_fields(package: Path) -> ServedFields:

@@ -1,4 +1,4 @@
-"""Count what the service does, and tell probes and Prometheus how it is."""
+"""Count requests and jobs of the service, and answer probes and Prometheus."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from plumbline.service.models import Models
 from plumbline.service.problems import Problem, refusals
 
 SEVERAL = "PROMETHEUS_MULTIPROC_DIR"
-"""Folder in which several processes gather their figures; Prometheus's client reads the name."""
+"""Environment variable with the folder in which several processes write their figures."""
 MIN_FREE_MB = 200.0
 """Smallest free space on the disk of the service's folder with which jobs are accepted."""
 DISK_SECONDS = 60
@@ -60,22 +60,22 @@ class Meters:
             buckets=JOB_BUCKETS_S,
             registry=registry,
         )
-        for kind, outcome in product(get_args(Kind), ENDED):  # from 0 on: Prometheus sees no increase of what
-            self.jobs.labels(kind, outcome)  # appears with its first event
-        for what in ("jobs", "infer"):
-            self.refused.labels(what)
+        for kind, outcome in product(get_args(Kind), ENDED):  # begin at 0: Prometheus sees no increase
+            self.jobs.labels(kind, outcome)  # in a series that begins with its first event
+        for queue in ("jobs", "infer"):
+            self.refused.labels(queue)
 
-    def text(self, state: Collector) -> bytes:
-        """Return the figures of all processes, and those of `state`, in the format of Prometheus."""
+    def text(self, live: Collector) -> bytes:
+        """Return the figures of all processes, and those of `live`, in the format of Prometheus."""
         scraped = CollectorRegistry()
-        scraped.register(state)
+        scraped.register(live)
         if SEVERAL not in os.environ:
             return generate_latest(self.registry) + generate_latest(scraped)
         MultiProcessCollector(scraped)  # type: ignore[no-untyped-call]
         return generate_latest(scraped)
 
 
-class State(Collector):
+class LiveFigures(Collector):
     """Figures that are read whenever Prometheus asks: jobs, models, disk, drift of deliveries."""
 
     def __init__(self, root: Path, store: JobStore, models: Models, score_folder: Path | None) -> None:
@@ -145,7 +145,7 @@ def monitoring_routes(
     root: Path, store: JobStore, models: Models, meters: Meters, score_folder: Path | None
 ) -> APIRouter:
     """Return the routes of probes and figures."""
-    router, state = APIRouter(tags=["operation"]), State(root, store, models, score_folder)
+    router, live = APIRouter(tags=["operation"]), LiveFigures(root, store, models, score_folder)
 
     @router.get("/healthz", summary="Tell whether the process answers")
     def healthz() -> dict[str, str]:
@@ -153,12 +153,12 @@ def monitoring_routes(
 
     @router.get("/readyz", summary="Tell whether work can be taken", responses=refusals(503))
     def readyz() -> dict[str, str]:
-        store.counts()  # refused where the list is locked
+        store.counts()  # raises where the list is locked
         check_disk(root, 503)
         return {"status": "ok", "model": models.diagnosis.manifest.version}
 
     @router.get("/metrics", summary="Return figures for Prometheus", response_class=Response, responses=refusals(503))
     def metrics() -> Response:
-        return Response(meters.text(state), media_type=CONTENT_TYPE_LATEST)
+        return Response(meters.text(live), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -1,4 +1,4 @@
-"""Run jobs in processes, or hand them to work pools."""
+"""Run jobs in processes or in work pools."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from plumbline.service.job_store import JobRow, JobStore, Status
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import Problem, problem_of
-from plumbline.service.settings import Settings
+from plumbline.service.settings import ServiceSettings
 
 ADDRESS, KEY, LOGIN = "PREFECT_API_URL", "PREFECT_API_KEY", "PREFECT_API_AUTH_STRING"
 DEPLOYMENT = ("service-job", "service-job")
-"""Flow and deployment, see prefect.yaml."""
+"""Names of flow and deployment, see prefect.yaml."""
 SECONDS = 10.0
 DONE = "COMPLETED"
 OVER = (DONE, "FAILED", "CRASHED", "CANCELLED")
@@ -49,7 +49,7 @@ class PoolJob:
     outlives_service = True
 
     def __init__(self, run: str) -> None:
-        """Attach to a flow run by its number."""
+        """Attach to a flow run by its id."""
         self.run = run
         self.failure = f"Flow run {run} failed on its worker; the run's log in Prefect says why."
 
@@ -61,9 +61,9 @@ class PoolJob:
             PoolUnreachable: the server does not answer, or has no such deployment.
         """
         flow, deployment = map(urllib.parse.quote, DEPLOYMENT)
-        number = _call("GET", f"deployments/name/{flow}/{deployment}")["id"]
-        asked_for = {"parameters": {"folder": str(folder)}, "name": folder.name, "idempotency_key": folder.name}
-        return cls(str(_call("POST", f"deployments/{number}/create_flow_run", asked_for)["id"]))
+        deployment_id = _call("GET", f"deployments/name/{flow}/{deployment}")["id"]
+        flow_run = {"parameters": {"folder": str(folder)}, "name": folder.name, "idempotency_key": folder.name}
+        return cls(str(_call("POST", f"deployments/{deployment_id}/create_flow_run", flow_run)["id"]))
 
     def poll(self) -> int | None:
         """Return 0 if the job is done, 1 if it failed, None while it runs."""
@@ -80,6 +80,7 @@ class PoolJob:
 
 
 def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the JSON that Prefect's server answers."""
     address = f"{os.environ[ADDRESS].rstrip('/')}/{path}"
     if not address.startswith(("http://", "https://")):
         raise PoolUnreachable(f"{ADDRESS}: an address that begins with http is needed.")
@@ -91,11 +92,11 @@ def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict
     body = None if content is None else json.dumps(content).encode()
     request = urllib.request.Request(address, body, headers, method=method)  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
-            answered: dict[str, Any] = json.load(answer)
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310
+            answer: dict[str, Any] = json.load(response)
     except (OSError, ValueError) as error:
         raise PoolUnreachable(f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).") from error
-    return answered
+    return answer
 
 
 SECONDS_BETWEEN_LOOKS = 0.2
@@ -135,14 +136,14 @@ class LocalJob:
         """Return the resident memory of the process and its children, MB."""
         total_bytes = 0
         with suppress(psutil.Error):
-            whole = psutil.Process(self._process.pid)
-            for process in (whole, *whole.children(recursive=True)):
+            main = psutil.Process(self._process.pid)
+            for process in (main, *main.children(recursive=True)):
                 total_bytes += process.memory_info().rss
         return total_bytes / 1e6
 
 
 @dataclass
-class _Running:
+class _RunningJob:
     job: JobRow
     work: LocalJob | PoolJob
     began: float = field(default_factory=time.monotonic)
@@ -156,13 +157,13 @@ class Runner(threading.Thread):
         root: Path,
         store: JobStore,
         models: Models,
-        settings: Settings,
+        settings: ServiceSettings,
         meters: Meters,
     ) -> None:
         super().__init__(name="runner", daemon=True)
         self._root, self._store, self._models = root, store, models
         self._settings, self._limits, self._meters = settings, settings.limits, meters
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningJob] = {}
         self._ended = threading.Event()
         self._swept = -SECONDS_BETWEEN_SWEEPS
 
@@ -170,8 +171,8 @@ class Runner(threading.Thread):
         """Start and supervise jobs until `stop`."""
         while not self._ended.wait(SECONDS_BETWEEN_LOOKS):
             try:
-                self._look()
-            except Exception as error:  # a locked list or a full disk passes; the jobs go on meanwhile
+                self._supervise()
+            except Exception as error:  # a locked list or full disk may be temporary
                 log.warning("jobs: %s", problem_of(error).detail)
 
     def stop(self) -> None:
@@ -183,7 +184,7 @@ class Runner(threading.Thread):
                 running.work.end()
             self._store.put_back(running.job.id)
 
-    def _look(self) -> None:
+    def _supervise(self) -> None:
         for running in list(self._running.values()):
             self._watch(running)
         request_id.set(None)
@@ -210,8 +211,8 @@ class Runner(threading.Thread):
             "basemap": self._settings.basemap,
         }
         try:
-            for stale in (job_files.PROBLEM, job_files.PROGRESS):
-                (folder / stale).unlink(missing_ok=True)
+            for name in (job_files.PROBLEM, job_files.PROGRESS):  # of an earlier attempt
+                (folder / name).unlink(missing_ok=True)
             write_json(folder / job_files.TASK, task)
             if not os.environ.get(ADDRESS):
                 work: LocalJob | PoolJob = LocalJob(folder)
@@ -228,10 +229,10 @@ class Runner(threading.Thread):
         except Exception as error:
             self._finish(job, "failed", problem_of(error).content)
             return
-        self._running[job.id] = _Running(job, work)
+        self._running[job.id] = _RunningJob(job, work)
         log.info("job %s: %s begins", job.id, job.kind, extra={"fields": {"job": job.id, "kind": job.kind}})
 
-    def _watch(self, running: _Running) -> None:
+    def _watch(self, running: _RunningJob) -> None:
         job, work = running.job, running.work
         request_id.set(job.request_id)
         code, row = work.poll(), self._store.get(job.id)
@@ -239,21 +240,21 @@ class Runner(threading.Thread):
         excess = self._excess(running) if code is None and not is_cancelled else None
         if code is None and not is_cancelled and excess is None:
             return
-        if code is None or not work.outlives_service:  # also what its process has left behind
+        if code is None or not work.outlives_service:  # also child processes that are left
             work.end()
         folder = self._root / job_files.JOBS / job.id
         if code == 0:
             self._finish(job, "done")
         elif is_cancelled:
-            shutil.rmtree(folder, ignore_errors=True)  # first: one who reads "cancelled" finds nothing left
+            shutil.rmtree(folder, ignore_errors=True)  # before a client reads "cancelled"
             self._finish(job, "cancelled")
         else:
             problem = Problem(422, excess) if excess else Problem(500, work.failure)
             self._finish(job, "failed", job_files.read_note(folder, job_files.PROBLEM) or problem.content)
         del self._running[job.id]
 
-    def _excess(self, running: _Running) -> str | None:
-        """Return which limit a job exceeds, and what to do; None if it keeps them all."""
+    def _excess(self, running: _RunningJob) -> str | None:
+        """Return a message on the limit that a job exceeds; None if it exceeds none."""
         limits = self._limits
         if time.monotonic() - running.began > 60 * limits.job_minutes:
             return f"The job took longer than {limits.job_minutes:g} minutes. Give a smaller area."
@@ -270,15 +271,15 @@ class Runner(threading.Thread):
         log.info("job %s: %s after %.1f s", job.id, outcome, seconds, extra={"fields": fields})
 
     def _sweep(self) -> None:
-        again, given_up = self._store.recover()
+        requeued, given_up = self._store.recover()
         for row in map(self._store.get, given_up):
             why = "The service ended several times while it did this job; it is not tried again."
             if row is not None:
                 request_id.set(row.request_id)
                 self._finish(row, "failed", Problem(500, why).content)
         request_id.set(None)
-        if again:
-            log.info("jobs: %d go on whose service had ended", len(again))
+        if requeued:
+            log.info("jobs: %d go on whose service had ended", len(requeued))
         for job in self._store.remove_ended(time.time() - 3600 * self._limits.keep_hours):
             shutil.rmtree(self._root / job_files.JOBS / job, ignore_errors=True)
         job_files.sweep(self._root, self._store.names())

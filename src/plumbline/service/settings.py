@@ -1,4 +1,4 @@
-"""Set the limits of a service: bytes, files, points, footprints, parallel jobs, memory and time."""
+"""Declare the settings of a service, and its limits: files, points, jobs, memory and time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, m
 from plumbline.core.console import LogFormat
 
 LOOPBACK = "127.0.0.1"
-LEAST_TOKEN = 16
-"""Characters of a token; shorter ones can be guessed."""
+MIN_TOKEN = 16
+"""Smallest number of characters of a token; shorter ones can be guessed."""
 
 
-class Limits(BaseModel):
+class ServiceLimits(BaseModel):
     """Limits of one service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,7 +37,7 @@ class Limits(BaseModel):
     """Most buildings whose tensors are given at once. As JSON they stay below `infer_mb`."""
 
 
-class Settings(BaseModel):
+class ServiceSettings(BaseModel):
     """Settings of one service."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -63,27 +63,27 @@ class Settings(BaseModel):
         description="Address of a base map for the web page, with {z}, {x} and {y}; without, it needs no network.",
     )
     tokens: tuple[SecretStr, ...] = ()
-    """Each sees its own jobs only. Without any, everybody may ask and sees all."""
+    """Tokens of clients, each for its own jobs only. Without any, everybody has access to all jobs."""
     poll_seconds: float = Field(default=5.0, gt=0)
-    """Between two looks for another champion."""
-    limits: Limits = Limits()
+    """Time between two checks for another champion."""
+    limits: ServiceLimits = ServiceLimits()
 
     @field_validator("tokens")
     @classmethod
-    def _long_enough(cls, tokens: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-        if any(len(token.get_secret_value()) < LEAST_TOKEN for token in tokens):
-            raise ValueError(f"a token has fewer than {LEAST_TOKEN} characters")
+    def _check_length(cls, tokens: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        if any(len(token.get_secret_value()) < MIN_TOKEN for token in tokens):
+            raise ValueError(f"a token has fewer than {MIN_TOKEN} characters")
         return tokens
 
     @model_validator(mode="after")
-    def _guarded(self) -> Self:
+    def _check_access(self) -> Self:
         if not self.tokens and not is_loopback(self.host):
             raise ValueError(f"{self.host} can be reached from other machines, which needs a token (--token-file)")
         return self
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is this machine's own."""
+    """Return whether only this machine can reach an address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

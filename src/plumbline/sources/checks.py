@@ -46,7 +46,7 @@ def check_overlap(
     *,
     near_m: float = NEAR_M,
     asked_crs: str | None = None,
-    tell_north: bool = True,
+    warn_of_north: bool = True,
 ) -> None:
     """Refuse points and footprints of different places.
 
@@ -59,12 +59,11 @@ def check_overlap(
         footprints: the file of the footprints, for the message.
         near_m: distance from a footprint up to which a point counts, m.
         asked_crs: the CRS, where params name it; else it is the first product's.
-        tell_north: warn where the CRS has a north of its own.
+        warn_of_north: warn where the CRS has a north of its own.
 
     Raises:
         InputError: a CRS that is asked for, or chosen for a product elsewhere, stretches or turns the place; or no
-            point is near any footprint: the message has both extents, and says so if the two coordinates of either seem
-            to be in the wrong order.
+            point is near any footprint: the message has both extents.
     """
     tree = shapely.STRtree(buildings.geometry.to_numpy())
     box = np.asarray(buildings.total_bounds, float)
@@ -89,7 +88,7 @@ def check_overlap(
                 footprints,
                 key="points.track_elsewhere",
             )
-        if tell_north:
+        if warn_of_north:
             _warn_of_north(crs, place, footprints)
         return
     easting = np.concatenate([track.easting for track in tracks])

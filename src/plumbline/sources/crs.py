@@ -106,7 +106,7 @@ def is_globe(source: str, crs: str) -> bool:
     """Return whether coordinates in `crs` are degrees.
 
     Raises:
-        InputError: `crs` is no CRS, or neither geographic nor projected; `source` names who says so.
+        InputError: `crs` is no CRS, or neither geographic nor projected; the message begins with `source`.
     """
     parsed = _parse_crs(source, crs)
     if not (parsed.is_geographic or parsed.is_projected):
@@ -175,7 +175,7 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
         box: gives the extent of the points in the file's CRS, None where there are none; called only where needed.
 
     Raises:
-        InputError: a CRS is unknown or not in metres, there are no points, or they lie outside of what it can show.
+        InputError: a CRS is unknown or not in metres, there are no points, or they are outside of its area.
     """
     globe = is_globe(source, file_crs)
     if city_crs is None and not globe:

@@ -28,7 +28,7 @@ from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.record import write_history
 
 FORM = 3
-"""Of what a checkpoint holds; counted up where a run begun by the code before cannot be gone on with.
+"""Version of a checkpoint's content; it grows where this code cannot resume a run of former code.
 
 2: the key's bias of attention is not trained. 3: batch size and places of the curves are in it.
 """
@@ -39,8 +39,8 @@ def train(prepared: Path, params: Params, out: Path) -> None:
 
     Args:
         prepared: folder of the stage `prepare`.
-        params: sections `model`, `train`, and `prepare`, of which only `max_points` decides anything here; the rest of
-            `SEQUENCES` is told to who uses the model.
+        params: sections `model`, `train`, and `prepare`, of which only `max_points` has an effect
+            here; the rest of `SEQUENCES` is recorded for those who use the model.
         out: folder to write.
 
     Raises:
@@ -68,7 +68,7 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     }
     module = Optimisation(model, params.train, params.train)
     data = sha256_folder(prepared)
-    done = fit(
+    fitted = fit(
         module,
         splits.train,
         splits.tune,
@@ -79,9 +79,9 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
         settings=settings,
         start_from=params.train.start_from,
     )
-    calibrate(done.module.model, splits.calibrate)
-    write_model(done.module, out)
-    shutil.rmtree(done.checkpoints)
+    calibrate(fitted.module.model, splits.calibrate)
+    write_model(fitted.module, out)
+    shutil.rmtree(fitted.checkpoints)
 
 
 def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None) -> None:
@@ -104,16 +104,16 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
 def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     """Return the hash of a run's data, settings and input folders.
 
-    `FREE` is left out: a run of two processes as one process with
-    twice the `accumulate`. `FORM` is included: code of another form starts a new run.
+    `FREE` is left out: a run of two processes is that of one process with twice the `accumulate`.
+    `FORM` is included: code of another form starts a new run.
     """
     processes = settings["train"].get("devices", 1) * settings["train"].get("nodes", 1)
-    told: dict[str, Any] = {**settings, "form": FORM}
-    told["train"] = {name: value for name, value in settings["train"].items() if name not in FREE}
-    for name, section in told.items():
+    hashed: dict[str, Any] = {**settings, "form": FORM}
+    hashed["train"] = {name: value for name, value in settings["train"].items() if name not in FREE}
+    for name, section in hashed.items():
         if isinstance(section, dict) and "accumulate" in section:  # what counts are the batches of a step
-            told[name] = {**section, "accumulate": section["accumulate"] * processes}
-    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+            hashed[name] = {**section, "accumulate": section["accumulate"] * processes}
+    digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode())
     digest.update(data_sha256.encode())
     for folder in inputs:
         digest.update(sha256_folder(folder).encode())

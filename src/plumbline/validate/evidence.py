@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.validate.metrics import Float, Judged
+from plumbline.validate.metrics import Float, JudgedAnswers
 
 FILE = "answers.npz"
-"""File of the stage `validate` that holds the evidence."""
+"""File of the stage `validate` with the evidence."""
 
 
-class Evidence(NamedTuple):
+class GateEvidence(NamedTuple):
     """Answers for the B test buildings, and the truth."""
 
-    everyone: Mapping[str, Judged]
+    everyone: Mapping[str, JudgedAnswers]
     """Contender -> its answers."""
     quadrant: NDArray[np.int64]
     """(B,) true quadrant, -1 below category 1."""
@@ -30,9 +30,12 @@ class Evidence(NamedTuple):
     """Slice -> (B,) whether a building is in it."""
 
 
-def write_answers(evidence: Evidence, path: Path) -> None:
-    """Write the evidence as a NumPy archive: `CONTENDER.FIELD` (see `Judged`), `quadrant`, `severity`, and the S slices
-    as `slices` (S,) and `inside` (S, B)."""
+def write_answers(evidence: GateEvidence, path: Path) -> None:
+    """Write the evidence as a NumPy archive.
+
+    It has `CONTENDER.FIELD` (see `JudgedAnswers`), `quadrant`, `severity`, and the S slices as
+    `slices` (S,) and `inside` (S, B).
+    """
     arrays = {
         f"{name}.{field}": np.asarray(values)
         for name, judged in evidence.everyone.items()
@@ -44,7 +47,7 @@ def write_answers(evidence: Evidence, path: Path) -> None:
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
-def read_answers(path: Path) -> Evidence:
+def read_answers(path: Path) -> GateEvidence:
     """Read the evidence.
 
     Raises:
@@ -55,17 +58,17 @@ def read_answers(path: Path) -> Evidence:
             arrays = dict(archive)
         names = dict.fromkeys(key.partition(".")[0] for key in arrays if "." in key)
         everyone = {
-            name: Judged(
+            name: JudgedAnswers(
                 **{
                     field: arrays[f"{name}.{field}"][()]  # of a share, the number
-                    for field in Judged._fields
+                    for field in JudgedAnswers._fields
                     if f"{name}.{field}" in arrays
                 }
             )
             for name in names
         }
         parts = dict(zip(arrays["slices"].tolist(), arrays["inside"], strict=True))
-        return Evidence(everyone, arrays["quadrant"], arrays["severity"], parts)
+        return GateEvidence(everyone, arrays["quadrant"], arrays["severity"], parts)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file. Run `plumbline validate` first.") from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:

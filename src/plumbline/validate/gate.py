@@ -27,8 +27,8 @@ def gate(validated: Path, params: Gates, out: Path) -> None:
     """
     evidence, measured = read_answers(validated / FILE), read_json(validated / "measured.json")
     params.check_cities(measured["cities"])
-    asked = [rule for rule in params.rules if rule.max_drop_vs != CHAMPION]
-    verdict = evaluate(asked, read_json(validated / "metrics.json"), drops_of(asked, evidence), params)
+    rules = [rule for rule in params.rules if rule.max_drop_vs != CHAMPION]
+    verdict = evaluate(rules, read_json(validated / "metrics.json"), drops_of(rules, evidence), params)
     verdict["left_for_promotion"] = [
         rule.model_dump(exclude_none=True) for rule in params.rules if rule.max_drop_vs == CHAMPION
     ]

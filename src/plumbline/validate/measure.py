@@ -20,7 +20,7 @@ from plumbline.params import Prepare
 from plumbline.prepare.abstention import is_judged, strain_error
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.validate.metrics import Figures, Judged
+from plumbline.validate.metrics import Figures, JudgedAnswers
 
 if TYPE_CHECKING:
     from plumbline.model.diagnosis import Diagnosis
@@ -45,7 +45,7 @@ def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -
     reference = torch_answers(model, sequences)
     is_known = ~(reference.novelty > 1)  # where that is no number, the building counts
     rows = is_known if is_known.any() else ~is_known
-    return difference_figures(*(Answers(*(values[rows] for values in both)) for both in (reference, answers)))
+    return difference_figures(*(Answers(*(values[rows] for values in part)) for part in (reference, answers)))
 
 
 def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
@@ -136,7 +136,7 @@ def run_seconds(
 _QUADRANTS = ("ne", "nw", "sw", "se")
 
 
-def least_squares(sequences: SequenceSet) -> Judged:
+def least_squares(sequences: SequenceSet) -> JudgedAnswers:
     """Judge buildings without any training.
 
     The fits are those of `prepare.response.shape_fits`: they are made for every building, because the network is told
@@ -150,7 +150,7 @@ def least_squares(sequences: SequenceSet) -> Judged:
     likelihood = np.exp(gain - gain.max(1, keepdims=True))
     best = gain.argmax(1)
     unknown = np.full(len(best), np.nan)
-    judged = Judged(
+    judged = JudgedAnswers(
         likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown
     )
     return judged._replace(accepted=np.asarray(sequences.accepted))

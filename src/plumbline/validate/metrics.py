@@ -93,12 +93,12 @@ def most_confident_first(confidence: Float) -> NDArray[np.intp]:
 Figures = dict[str, float]
 
 SEVERE_PERMILLE = 1.5
-"""From here on (category 3) a building that is called sound is missed."""
+"""Smallest severity (category 3) at which an undetected building counts as missed."""
 RATES = (0.02, 0.1, 0.5)
 """Shares of damaged buildings at which the probability of damage is checked."""
 
 
-class Judged(NamedTuple):
+class JudgedAnswers(NamedTuple):
     """Answers for B buildings."""
 
     probability: Float
@@ -113,9 +113,9 @@ class Judged(NamedTuple):
     """(B,) probability of category 1 and above, where the share `share` of the buildings is damaged."""
     share: float = float("nan")
     accepted: NDArray[np.bool_] | None = None
-    """(B, 4) which quadrants are right answers, not said but true; without, the quadrant of the label alone."""
+    """(B, 4) quadrants that are right by the labels; without, the quadrant of the label alone."""
 
-    def take(self, rows: Any) -> Judged:
+    def select(self, rows: Any) -> JudgedAnswers:
         """Return the answers for some of the buildings."""
         parts = {name: getattr(self, name) for name in self._fields if name != "share"}
         return self._replace(**{name: np.asarray(part)[rows] for name, part in parts.items() if part is not None})
@@ -128,12 +128,12 @@ class Judged(NamedTuple):
         return np.where(right & (quadrant_true >= 0), self.probability.argmax(1), quadrant_true)
 
     @property
-    def sure(self) -> Float:
+    def quadrant_confidence(self) -> Float:
         """Return (B,) the confidence of the quadrant."""
         return self.probability.max(1) if self.confidence is None else self.confidence
 
 
-def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
+def accuracy_figures(judged: JudgedAnswers, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
     """Return all accuracy metrics of these buildings, except those that are undefined for them.
 
     Args:
@@ -156,21 +156,21 @@ def accuracy_figures(judged: Judged, quadrant_true: NDArray[np.int64], severity_
         figures["interval_width"] = float((judged.high - judged.low).mean())
     defined = quadrant_true >= 0
     figures["buildings_with_quadrant"] = float(defined.sum())
-    # The largest of NaNs is the first, so that a broken model would seem to say NE.
+    # The largest of NaNs is the first, so that a broken model would seem to answer NE.
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        chosen, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
-        figures["quadrant_accuracy"] = float((chosen == true).mean())
-        figures["quadrant_macro_f1"] = macro_f1(chosen, true)
-        confidence = judged.sure[defined]
-        figures["expected_calibration_error"] = expected_calibration_error(confidence, chosen == true)
-        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, chosen == true, COVERED)
+        predicted, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
+        figures["quadrant_accuracy"] = float((predicted == true).mean())
+        figures["quadrant_macro_f1"] = macro_f1(predicted, true)
+        confidence = judged.quadrant_confidence[defined]
+        figures["expected_calibration_error"] = expected_calibration_error(confidence, predicted == true)
+        figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, predicted == true, COVERED)
     severe = severity_true >= SEVERE_PERMILLE
     if severe.any() and np.isfinite(judged.severity).all():
         figures["missed_share"] = float((category(judged.severity[severe]) == 0).mean())
     return figures | damage_calibration(judged, severity_true)
 
 
-def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
+def damage_calibration(judged: JudgedAnswers, severity_true: Float) -> Figures:
     """Return the calibration error of the probability of damage at shares of 2, 10 and 50 % damaged buildings.
 
     The buildings are weighted so that they are such a city; the probabilities follow by Bayes' rule.
@@ -189,12 +189,12 @@ def damage_calibration(judged: Judged, severity_true: Float) -> Figures:
     return figures
 
 
-def macro_f1(chosen: NDArray[np.int64], true: NDArray[np.int64]) -> float:
+def macro_f1(predicted: NDArray[np.int64], true: NDArray[np.int64]) -> float:
     """Return the mean F1 over the quadrants, except those neither true nor predicted of any building."""
     values = []
     for code in range(4):
-        hit = int(((chosen == code) & (true == code)).sum())
-        total = int((chosen == code).sum() + (true == code).sum())
+        hit = int(((predicted == code) & (true == code)).sum())
+        total = int((predicted == code).sum() + (true == code).sum())
         if total:
             values.append(2 * hit / total)
     return float(np.mean(values))

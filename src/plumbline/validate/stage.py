@@ -22,7 +22,7 @@ from plumbline.params import Prepare, Validate
 from plumbline.params.validate import OF_QUADRANTS
 from plumbline.prepare.abstention import quadrant_confidence
 from plumbline.prepare.features.shards import SequenceSet, Shards, load_shards
-from plumbline.validate.evidence import FILE, Evidence, write_answers
+from plumbline.validate.evidence import FILE, GateEvidence, write_answers
 from plumbline.validate.measure import (
     judged_figures,
     least_squares,
@@ -33,7 +33,7 @@ from plumbline.validate.measure import (
     size_figures,
     slices,
 )
-from plumbline.validate.metrics import Figures, Judged, accuracy_figures
+from plumbline.validate.metrics import Figures, JudgedAnswers, accuracy_figures
 from plumbline.validate.report.content import report_figures, write_evidence
 
 Table = dict[str, dict[str, Figures]]
@@ -80,7 +80,7 @@ def validate(
         table["all"][name] |= novelty_figures(whole, test, answers[name])
         table["all"][name] |= judged_figures(test, answers[name], limits)
     table = {part: {who: finite_figures(figures) for who, figures in row.items()} for part, row in table.items()}
-    evidence = Evidence(judged, np.asarray(test.quadrant), np.asarray(test.severity), parts)
+    evidence = GateEvidence(judged, np.asarray(test.quadrant), np.asarray(test.severity), parts)
     measured = {
         "cities": sorted(cities),
         "test_data": {"sha256": sha256_folder(prepared / "test"), "buildings": len(test)},
@@ -99,12 +99,12 @@ def validate(
 
 def judge_test(
     test: Shards, exported: Path, params: Validate, parts: Mapping[str, NDArray[np.bool_]]
-) -> tuple[Table, dict[str, Answers], dict[str, Judged]]:
+) -> tuple[Table, dict[str, Answers], dict[str, JudgedAnswers]]:
     """Return figures of all contenders on every slice, the artifacts' answers, and the answers of all contenders."""
     if not np.isfinite(test.severity).all():
         raise InputError("validate: a test building has no label. Run `plumbline prepare` again.")
     answers, table = {}, {}
-    everyone: dict[str, Judged] = {BASELINE: least_squares(test)}
+    everyone: dict[str, JudgedAnswers] = {BASELINE: least_squares(test)}
     fixed: dict[str, Figures] = {BASELINE: {}}
     for name in ARTIFACTS:
         path = exported / f"{name}.onnx"
@@ -116,10 +116,12 @@ def judge_test(
         latency_ms = 1000 * float(np.median(run_seconds(model, [middle_building(test)])))
         log.info("latency of %s: %.3g ms for one building", name, latency_ms)
     for part, inside in parts.items():
-        table[part] = {name: slice_figures(one, test, inside, params.min_slice) for name, one in everyone.items()}
-    least = max(params.min_slice, params.min_interval_slice)  # smaller ones have no figures, whatever the answers
+        table[part] = {name: slice_figures(judged, test, inside, params.min_slice) for name, judged in everyone.items()}
+    min_buildings = max(
+        params.min_slice, params.min_interval_slice
+    )  # smaller ones have no figures, whatever the answers
     for name, figures in fixed.items():
-        table["all"][name].update(figures | coverage_gap(table, name, least))
+        table["all"][name].update(figures | coverage_gap(table, name, min_buildings))
     return table, answers, everyone
 
 
@@ -128,14 +130,14 @@ def coverage_gap(table: Table, name: str, least: int) -> Figures:
 
     No figure where one of these slices has none: it may be the farthest.
     """
-    held = [row[name].get("interval_coverage") for row in table.values() if row[name]["buildings"] >= least]
-    gaps = [abs(share - INTERVAL_SHARE) for share in held if share is not None]
-    return {"interval_coverage_gap": max(gaps)} if gaps and len(gaps) == len(held) else {}
+    coverages = [row[name].get("interval_coverage") for row in table.values() if row[name]["buildings"] >= least]
+    gaps = [abs(share - INTERVAL_SHARE) for share in coverages if share is not None]
+    return {"interval_coverage_gap": max(gaps)} if gaps and len(gaps) == len(coverages) else {}
 
 
-def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> Figures:
+def slice_figures(judged: JudgedAnswers, test: Shards, inside: Any, min_slice: int) -> Figures:
     """Return the figures of the buildings `inside` (B,); only their number if it is below `min_slice`."""
-    part = judged.take(inside)
+    part = judged.select(inside)
     figures = accuracy_figures(part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside])
     if figures["buildings"] < min_slice:
         return {"buildings": figures["buildings"]}
@@ -144,13 +146,13 @@ def slice_figures(judged: Judged, test: Shards, inside: Any, min_slice: int) -> 
     return figures
 
 
-def as_judged(answers: Answers, category_share: Sequence[float], test: SequenceSet) -> Judged:
+def as_judged(answers: Answers, category_share: Sequence[float], test: SequenceSet) -> JudgedAnswers:
     """Return released answers in the form that metrics take, with the accepted quadrants of the same buildings.
 
     Args:
         answers: for the buildings of `test`. category_share: see `OnnxModel`.
     """
-    return Judged(
+    return JudgedAnswers(
         answers.quadrant_probability,
         answers.severity_permille,
         answers.severity_low,

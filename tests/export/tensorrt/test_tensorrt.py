@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
 from plumbline.export.interface import NAMES
-from plumbline.export.onnx import finish, in_half, said_by
+from plumbline.export.onnx import finish, in_half, read_metadata
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt import build as building
 from plumbline.export.tensorrt import from_torch
@@ -168,7 +168,7 @@ def test_a_model_that_is_not_in_the_package_or_says_nothing_is_refused(tiny, tmp
     bare = tmp_path / "bare.onnx"
     bare.write_bytes((tiny.data("export") / "pruned.onnx").read_bytes())
     finish(bare, {})
-    assert said_by(bare) == {}
+    assert read_metadata(bare) == {}
     with pytest.raises(InputError, match=r"bare\.onnx: its metadata are not those of a Plumbline model"):
         building.build(bare, (bare, bare), tmp_path / "engines", "pruned", DEVICE, "onnx")
     assert not (tmp_path / "engines").exists()

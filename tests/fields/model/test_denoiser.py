@@ -7,12 +7,12 @@ import pytest
 import torch
 from diffusers import DDIMScheduler, DDPMScheduler
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.fields.model.adapters import add_adapter, unfrozen_parameters
 from plumbline.fields.model.denoiser import load_denoiser, save_denoiser
 from plumbline.fields.model.sampling import alphas_cumulative, draws, inference_steps, restore_steps
 from tests.fields.model.made import make_denoiser, make_inputs
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize("schedule", ["linear", "squaredcos_cap_v2"])
@@ -40,7 +40,7 @@ def test_steps_are_those_of_diffusers_one_by_one(schedule, steps):
         return np.tanh(given + step / 500)
 
     ours = denoise
-    whole = restore_steps(lambda given, step: ours(given, step), noise, alphas, 1, 0.0)
+    whole = restore_steps(lambda given, step: ours(given, step), noise, alphas, steps=1, eta=0.0)
     np.testing.assert_allclose(whole, np.tanh(noise + 999 / 500), rtol=1e-5)
 
     def both(given, step):
@@ -49,14 +49,14 @@ def test_steps_are_those_of_diffusers_one_by_one(schedule, steps):
         field = theirs.step(torch.from_numpy(clean.astype(np.float32)), step, field).prev_sample
         return clean
 
-    found = restore_steps(both, noise, alphas, steps, 0.0)
+    found = restore_steps(both, noise, alphas, steps=steps, eta=0.0)
     np.testing.assert_allclose(found, field.numpy(), atol=2e-4)
     assert seen[1:] == theirs.timesteps.tolist()
 
 
 @pytest.mark.parametrize("steps", [0, 41])
 def test_more_steps_than_there_are_are_refused(steps):
-    with pytest.raises(InputError, match=f"--steps {steps}: 1 to 40 needed"):
+    with refuses("steps.out_of_range", f"--steps {steps}:", "1 to 40"):
         inference_steps(steps, 40)
 
 
@@ -65,7 +65,8 @@ def test_who_knows_the_truth_gives_the_truth(steps, eta):
     truth = np.random.default_rng(1).normal(size=(3, 2, 8, 8)).astype(np.float32)
     fresh = draws(np.random.default_rng(2), truth.shape)
     alphas = alphas_cumulative("squaredcos_cap_v2", 40)
-    np.testing.assert_allclose(restore_steps(lambda *_: truth, next(fresh), alphas, steps, eta, fresh), truth)
+    found = restore_steps(lambda *_: truth, next(fresh), alphas, steps=steps, eta=eta, fresh=fresh)
+    np.testing.assert_allclose(found, truth)
 
 
 def test_fresh_noise_keeps_the_variance():
@@ -79,7 +80,7 @@ def test_fresh_noise_keeps_the_variance():
             left.append(field.std())
             return np.sqrt(alphas[step]) * field
 
-        restore_steps(denoise, next(fresh), alphas, 200, eta, fresh)
+        restore_steps(denoise, next(fresh), alphas, steps=200, eta=eta, fresh=fresh)
         np.testing.assert_allclose(left, 1, atol=0.06)
 
 
@@ -110,24 +111,24 @@ def test_damaged_networks_are_refused(tmp_path):
     model = make_denoiser()
     save_denoiser(model, tmp_path)
     spec, weights = read_json(tmp_path / "model.json"), (tmp_path / "model.safetensors").read_bytes()
-    for change, said in (
-        ({"conditions": ["a", "b"]}, "trained on other conditions"),
-        ({"layers": "x"}, "not readable as a denoiser's spec"),
-        ({"channels": [8, 24]}, "not readable as the weights of a denoiser"),
+    for change, key in (
+        ({"conditions": ["a", "b"]}, "network.other_conditions"),
+        ({"layers": "x"}, "network.unreadable_spec"),
+        ({"channels": [8, 24]}, "network.unreadable_weights"),
     ):
         write_json(tmp_path / "model.json", spec | change)
-        with pytest.raises(InputError, match=said):
+        with refuses(key, tmp_path):
             load_denoiser(tmp_path)
     for field in ("schedule", "train_steps"):
         write_json(tmp_path / "model.json", {key: value for key, value in spec.items() if key != field})
-        with pytest.raises(InputError, match=rf"model\.json.*{field}"):
+        with refuses("network.unreadable_spec", "model.json", field):
             load_denoiser(tmp_path)
     write_json(tmp_path / "model.json", spec)
     (tmp_path / "model.safetensors").write_bytes(weights[:-20])
-    with pytest.raises(InputError, match="not readable as the weights of a denoiser"):
+    with refuses("network.unreadable_weights", "model.safetensors"):
         load_denoiser(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="not readable as the weights of a denoiser"):
+    with refuses("network.unreadable_weights", "model.safetensors"):
         load_denoiser(tmp_path)
 
 

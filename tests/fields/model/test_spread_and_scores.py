@@ -34,6 +34,7 @@ from plumbline.fields.model.spread import (
 from plumbline.fields.prepare.conditions import CHANNELS, MAPS, MIRRORS, describe, mirrored
 from plumbline.fields.prepare.covariance import Covariance
 from tests.fields.prepare.test_conditions import make_maps
+from tests.refusals import refuses
 
 COUNT = len(PLACES)
 KNOWN = Covariance(5.0, 2.0, 150.0, 1.2, 0.5)
@@ -102,23 +103,23 @@ def test_a_spread_is_read_as_it_was_written_or_refused(tmp_path):
     path.write_text(SPREAD.model_dump_json())
     assert read_spread(path) == SPREAD
     content = SPREAD.model_dump()
-    for change, said in (
-        ({"farthest_m": 0}, "greater than 0"),
-        ({"farthest_m": None}, "valid number"),
-        ({"scale": content["scale"] | {"weights": [1.0]}}, "numbers of each kind needed"),
-        ({"scale": content["scale"] | {"unit": [0.0] * COUNT}}, "units above 0"),
-        ({"scale": content["scale"] | {"places": ["height"] * COUNT}}, "other figures of a place"),
-        ({"components": {"up": content["components"]["up"]}}, "up, east, los"),
-        ({"slopes": {"base": 0.0, "weights": [1.0]}}, "one weight needed for each of scatter, width, steepness"),
-        ({"more": 1}, "Extra inputs"),
+    for change, key, place in (
+        ({"farthest_m": 0}, "spread.other_version", "greater than 0"),
+        ({"farthest_m": None}, "spread.other_version", "valid number"),
+        ({"scale": content["scale"] | {"weights": [1.0]}}, "spread.other_version", "each kind"),
+        ({"scale": content["scale"] | {"unit": [0.0] * COUNT}}, "spread.other_version", "above 0"),
+        ({"scale": content["scale"] | {"places": ["height"] * COUNT}}, "spread.other_version", "other figures"),
+        ({"components": {"up": content["components"]["up"]}}, "spread.other_components", "up, east, los"),
+        ({"slopes": {"base": 0.0, "weights": [1.0]}}, "spread.other_version", "scatter, width"),
+        ({"more": 1}, "spread.other_version", "Extra"),
     ):
         path.write_text(json.dumps(content | change))
-        with pytest.raises(InputError, match=said):
+        with refuses(key, path, place):
             read_spread(path)
     path.write_text("[")
-    with pytest.raises(InputError, match=r"spread\.json: not readable"):
+    with pytest.raises(InputError, match=r"spread\.json"):
         read_spread(path)
-    with pytest.raises(InputError, match="no such file"):
+    with pytest.raises(InputError, match=r"none\.json"):
         read_spread(tmp_path / "none.json")
 
 
@@ -168,7 +169,7 @@ class Still:
 
 def test_samples_of_mirror_images_are_mirrored_back():
     maps = make_maps(3)
-    found = draw_samples(Still(), maps, BOTH, 3, 6, 1.0, np.random.default_rng(0))
+    found = draw_samples(Still(), maps, BOTH, steps=3, samples=6, eta=1.0, rng=np.random.default_rng(0))
     assert found.field_mm.shape == (6, 2, 32, 32)
     told = describe(maps)
     beyond = (found.field_mm - told.mean) / told.scale[:, None, None]

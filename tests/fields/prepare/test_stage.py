@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.fields.prepare.stage import prepare
 from plumbline.params.fields import PrepareFields
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "no array", "one dimension"])
@@ -21,6 +21,6 @@ def test_a_damaged_or_missing_truth_is_refused_with_its_path(tmp_path, monkeypat
         truth.unlink()
     if damage in ("empty", "cut"):
         truth.write_bytes(b"" if damage == "empty" else truth.read_bytes()[:-40])
-    with pytest.raises(InputError, match=r"plain-00000.truth\.npz: .*\bplumbline ingest\b"):
+    with refuses("truth.unreadable", "plain-00000/truth.npz", "`plumbline ingest`"):
         prepare(tmp_path / "ingest", PrepareFields(), tmp_path / "prepare", workers=1)
     assert not (tmp_path / "prepare").exists()

@@ -14,6 +14,7 @@ from plumbline.fields.model.denoiser import load_denoiser
 from plumbline.fields.release.package import FieldModel, open_fields, verify_fields
 from plumbline.pretrained import PACKAGE
 from tests.fields.model.made import alike, answer, change_module, make_inputs
+from tests.refusals import refuses
 from tests.tiny import run_cli
 
 LAST = "unet.conv_out.weight"
@@ -76,34 +77,19 @@ def test_smaller_files_hold_smaller_weights(sized):
 
 def test_what_is_no_denoiser_is_refused(sized, tmp_path):
     path = tmp_path / "other.onnx"
-    with pytest.raises(InputError, match="not readable as a denoiser"):
+    with refuses("network.unreadable", path):
         FieldModel(path)
     path.write_bytes(b"no model")
-    with pytest.raises(InputError, match="not readable as a denoiser"):
+    with refuses("network.unreadable", path):
         FieldModel(path)
-    with pytest.raises(InputError, match="not readable as a denoiser"):
+    with refuses("network.unreadable", "model.onnx"):
         FieldModel(PACKAGE / "model.onnx")  # of the other family
     model = onnx.load(sized["float32"])
     (spec,) = [item for item in model.metadata_props if item.key == "spec"]
     spec.value = spec.value.replace('"residual_west"', '"residual_north"')
     onnx.save(model, path)
-    with pytest.raises(InputError, match="made for other conditions"):
+    with refuses("network.other_conditions", path):
         FieldModel(path)
-
-
-def spoiled_packages(package, tmp_path):
-    """Copies of a package with one fault each, and what is said of it."""
-
-    def copy(name):
-        return shutil.copytree(package, tmp_path / name)
-
-    changed = copy("changed")
-    with (changed / "adapters" / "noise" / "adapter_model.safetensors").open("ab") as stream:
-        stream.write(b" ")
-    yield changed, r"adapter_model\.safetensors: changed since"
-    manifest = read_json(package / "manifest.json")
-    write_json(copy("other") / "manifest.json", {key: value for key, value in manifest.items() if key != "family"})
-    yield tmp_path / "other", "a package of diagnosis, which restores no fields"
 
 
 def test_packages_that_are_not_whole_are_refused(tiny_fields, tmp_path):
@@ -112,9 +98,15 @@ def test_packages_that_are_not_whole_are_refused(tiny_fields, tmp_path):
     assert {"model.onnx", "model.int8.onnx", "spread.json", "adapters/noise/adapter_model.safetensors"} <= set(
         manifest.files
     )
-    for folder, said in spoiled_packages(tiny_fields.package, tmp_path):
-        with pytest.raises(InputError, match=said):
-            open_fields(folder)
+    changed, other = (shutil.copytree(tiny_fields.package, tmp_path / name) for name in ("changed", "other"))
+    with (changed / "adapters" / "noise" / "adapter_model.safetensors").open("ab") as stream:
+        stream.write(b" ")
+    with pytest.raises(InputError, match=r"adapter_model\.safetensors: changed"):
+        open_fields(changed)
+    content = read_json(other / "manifest.json")
+    write_json(other / "manifest.json", {key: value for key, value in content.items() if key != "family"})
+    with refuses("package.other_family", other, "diagnosis"):
+        open_fields(other)
 
 
 def test_commands_refuse_packages_of_the_other_family(tiny_fields, tmp_path):
@@ -126,5 +118,5 @@ def test_commands_refuse_packages_of_the_other_family(tiny_fields, tmp_path):
     assert "restoration" in ended.err
     ended = run_cli("restore", "--points", points[0], "--model", PACKAGE, "--output", "a.tif", cwd=tmp_path)
     assert ended.code == 2
-    assert "a package of diagnosis, which restores no fields" in ended.err
+    assert "a package of diagnosis" in ended.err
     assert sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith(".")) == ["houses.geojson"]

@@ -11,7 +11,6 @@ from onnx import numpy_helper
 from pydantic import ValidationError
 from safetensors.numpy import load_file, save_file
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, sha256_folder, write_json
 from plumbline.fields.model.scores import METRICS, ScoreSettings, process_figures, ratio_bound, restore_scenes
 from plumbline.fields.model.spread import COMPONENTS, PLACES, read_spread
@@ -19,6 +18,7 @@ from plumbline.fields.prepare.conditions import load_scenes
 from plumbline.fields.release.gates import evaluate, gate, mean_of, read_scenes
 from plumbline.fields.release.validate import validate
 from plumbline.params.fields import FieldGate, FieldGates
+from tests.refusals import refuses
 from tests.tiny import run_cli
 
 COVERED = {"metric": "coverage", "artifact": "float32", "min": 0.8}
@@ -254,10 +254,10 @@ def test_a_failed_gate_is_not_approved_and_what_was_not_approved_is_not_packaged
 
 
 @pytest.mark.parametrize(
-    ("content", "words"), [(None, "no such file"), ("slice,model\nall,fp16\n", "unreadable figures")]
+    ("content", "key"), [(None, "file.missing"), ("slice,model\nall,fp16\n", "figures.unreadable")]
 )
-def test_figures_that_are_missing_or_damaged_are_named(tmp_path, content, words):
+def test_figures_that_are_missing_or_damaged_are_named(tmp_path, content, key):
     if content is not None:
         (tmp_path / "scenes.csv").write_text(content)
-    with pytest.raises(InputError, match=rf"scenes\.csv: {words}"):
+    with refuses(key, "scenes.csv"):
         read_scenes(tmp_path / "scenes.csv")

@@ -10,6 +10,7 @@ from plumbline.export.package import write_folder
 from plumbline.fields.release.package import FieldManifest, verify_fields
 from plumbline.fields.release.validate import compare_fields, package_files
 from plumbline.params.fields import RestorationParams
+from tests.refusals import refuses, warned
 
 
 def test_every_stage_leaves_what_the_next_takes(tiny_fields):
@@ -49,7 +50,7 @@ def test_an_adapter_that_no_rule_judges_is_not_shipped(tiny_fields, caplog):
     others = [rule for rule in gate["rules"] if rule["slice"] != "adapter:noise"]
     size = {"metric": "size_bytes", "slice": "adapter:noise"}  # says nothing of the adapter
     assert shipped not in package_files(exported, {"rules": [*others, size]})
-    assert "adapter noise: not shipped, because no rule of gate.rules has the slice adapter:noise" in caplog.text
+    assert warned(caplog, "adapter.not_judged", "gate.rules", "adapter:noise")
 
 
 def test_a_candidate_is_compared_with_the_champion(tiny_fields, tmp_path):
@@ -59,12 +60,12 @@ def test_a_candidate_is_compared_with_the_champion(tiny_fields, tmp_path):
     content = tiny_fields.params.model_dump(by_alias=True)
     content["gate"]["rules"][-1] |= {"bound": 0.5}
     strict = RestorationParams.model_validate(content)
-    with pytest.raises(GateRefused, match="crps_mm of fp16 on all"):
+    with refuses("champion.rule_failed", package, "crps_mm of fp16 on all", error=GateRefused):
         compare_fields(package, package, prepared, strict, tmp_path / "worse")
     assert read_json(tmp_path / "worse" / "gate.json")["verdict"] == "fail"
     other = shutil.copytree(prepared, tmp_path / "prepare")
     (other / "test" / "more").write_text("")
-    with pytest.raises(InputError, match="not the test data"):
+    with refuses("package.other_test_data", other / "test", package):
         compare_fields(package, package, other, tiny_fields.params, tmp_path / "none")
 
 
@@ -80,7 +81,7 @@ def test_a_champion_that_this_version_cannot_run_is_replaced_without_a_compariso
     write_folder(files, content, "", FieldManifest, tmp_path / "former")
     compare_fields(package, tmp_path / "former", prepared, tiny_fields.params, tmp_path / "out")
     assert read_json(tmp_path / "out" / "gate.json")["verdict"] == "not compared"
-    assert "made for other figures of a place" in caplog.text
+    assert warned(caplog, "champion.other_version", "spread.json")
     (tmp_path / "former" / "model.onnx").write_bytes(b"")
     with pytest.raises(InputError, match=r"model\.onnx"):
         compare_fields(package, tmp_path / "former", prepared, tiny_fields.params, tmp_path / "none")

@@ -24,7 +24,8 @@ def test_the_map_shows_gradients_in_their_unit(tmp_path):
     bands["gradient_mm_m"][:3] = np.nan
     whole = np.stack(list(bands.values())).astype(np.float32)
     grid = Grid(4_600_000.0, 1_750_000.0, 10.0, 30, 40)
-    write_cog(lambda a, b: whole[:, a:b], list(bands), grid, "EPSG:3035", {}, tmp_path, tmp_path / "f.tif")
+    place = {"crs": "EPSG:3035", "work": tmp_path, "out": tmp_path / "f.tif"}
+    write_cog(lambda a, b: whole[:, a:b], list(bands), grid, tags={}, **place)
     overlays = {one["name"]: one for one in field_document(tmp_path / "f.tif", "T")["overlays"]}
     ends = {name: [one["legend"][key] for key in ("least", "most", "unit")] for name, one in overlays.items()}
     assert ends == {

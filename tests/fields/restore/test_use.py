@@ -11,7 +11,7 @@ from plumbline.fields.prepare.grid import Grid
 from plumbline.fields.restore import areas as areas_of_field
 from plumbline.fields.restore.areas import COLUMNS, field_areas
 from plumbline.fields.restore.field import BANDS, Blend
-from plumbline.fields.restore.footprints import _against, _Told, save_table
+from plumbline.fields.restore.footprints import _compare_with_neighbours, _FootprintSamples, save_table
 
 GRID = Grid(4_321_000.0, 3_210_000.0, 10.0, 40, 60)
 YEARS = 2.0
@@ -49,7 +49,7 @@ def field():
     place = [GRID.left, GRID.top] + 10 * (cells + 0.5) * [1, -1]
     found = SimpleNamespace(east_north=place, change=np.array([LEVEL, 99.0]), side=np.array([1, 0]))
     settings = SimpleNamespace(line_side=1)
-    return SimpleNamespace(found=found, grid=GRID, crs="EPSG:3035", years=YEARS, settings=settings)
+    return SimpleNamespace(observations=found, grid=GRID, crs="EPSG:3035", years=YEARS, settings=settings)
 
 
 @pytest.fixture(params=[512, 7])
@@ -97,9 +97,12 @@ def test_what_neighbours_share_says_nothing_of_a_footprint_against_them():
     moves = np.array([-9.0, 1, 2, 3, 40, 7])
     shared, own = 20 * draw.standard_normal((64, 1)), draw.standard_normal((64, 6))
     samples = moves + shared + own - own.mean(axis=0)
-    told = {number: _Told("up", np.ones((1, 3), bool), np.tile(samples[:, [number]], 3), 1.645) for number in range(6)}
-    told[7] = _Told("los", np.ones((1, 3), bool), np.full((64, 3), 99.0), 1.645)
-    found = _against(told, np.vstack([place, place[:2]]), 100.0)
+    cells = np.ones((1, 3), bool)
+    footprints = {
+        number: _FootprintSamples("up", cells, np.tile(samples[:, [number]], 3), 1.645) for number in range(6)
+    }
+    footprints[7] = _FootprintSamples("los", cells, np.full((64, 3), 99.0), 1.645)
+    found = _compare_with_neighbours(footprints, np.vstack([place, place[:2]]), 100.0)
     first = found[0]
     assert first["against_neighbours_mm"] == pytest.approx(-9 - 2.5, abs=0.3)
     # The footprint's own error, and a little of its neighbours'.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.fields.prepare.grid import Grid
-from plumbline.fields.restore.field import LEAST, OVERLAP, WINDOW, Blend, offset, ramp, windows
+from plumbline.fields.restore.field import MIN_WINDOW, OVERLAP, WINDOW, Blend, offset, ramp, windows
 from plumbline.fields.restore.outputs import write_cog
 
 SIZE = st.integers(1, 230)
@@ -25,7 +25,7 @@ def test_windows_cover_any_grid_once(rows, columns, multiple):
         assert place[0] < max(rows - OVERLAP, 1)
         assert place[1] < max(columns - OVERLAP, 1)
         for size in (part.rows, part.columns):  # the network halves them
-            assert LEAST <= size <= WINDOW
+            assert MIN_WINDOW <= size <= WINDOW
             assert not size % multiple
         own = ramp()[: part.rows, : part.columns]
         weight[place[0] : place[0] + part.rows, place[1] : place[1] + part.columns] += own
@@ -78,7 +78,8 @@ def test_a_field_is_a_cloud_optimized_geotiff(tmp_path):
     rasterio = pytest.importorskip("rasterio")
     grid = Grid(4_321_000.0, 3_210_000.0, 10.0, 1100, 700)
     (tmp_path / "work").mkdir()
-    write_cog(stepped, ["up_mm", "east_mm"], grid, "EPSG:3035", {"A": "b"}, tmp_path / "work", tmp_path / "f.tif")
+    place = {"crs": "EPSG:3035", "work": tmp_path / "work", "out": tmp_path / "f.tif"}
+    write_cog(stepped, ["up_mm", "east_mm"], grid, tags={"A": "b"}, **place)
     with rasterio.open(tmp_path / "f.tif") as read:
         assert read.driver == "GTiff"
         assert read.tags(ns="IMAGE_STRUCTURE")["LAYOUT"] == "COG"

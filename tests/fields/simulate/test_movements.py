@@ -38,7 +38,7 @@ def line(angle, distance):
 def test_a_trough_has_pecks_volume_and_moves_towards_its_axis(angle, depth, width, peak):
     distance = np.linspace(-8 * width, 8 * width, 2001)
     centre = (FAR * np.cos(angle), FAR * np.sin(angle))  # the axis goes through the origin across `angle`
-    moved = trough(line(angle, distance), centre, FAR, depth, width, peak)
+    moved = trough(line(angle, distance), centre, radius=FAR, depth=depth, width=width, settlement=peak)
     sunk = -moved[:, 2]
     np.testing.assert_allclose(sunk, peak * np.exp(-0.5 * (distance / width) ** 2), atol=1e-5 * abs(peak))
     assert np.trapezoid(sunk, distance) == pytest.approx(np.sqrt(2 * np.pi) * width * peak, rel=1e-5, abs=1e-9)
@@ -50,7 +50,7 @@ def test_a_trough_has_pecks_volume_and_moves_towards_its_axis(angle, depth, widt
 @given(st.floats(200, 2000), st.floats(-30, 30), ANGLE)
 def test_a_curved_trough_is_alike_along_its_axis(radius, beside, angle):
     place = at([50, -20]) + (radius + beside) * at([1, 0], [np.cos(angle), np.sin(angle)])
-    first, other = trough(place, (50.0, -20.0), radius, 20.0, 9.0, 30.0)
+    first, other = trough(place, (50.0, -20.0), radius=radius, depth=20.0, width=9.0, settlement=30.0)
     assert other[2] == pytest.approx(first[2], rel=1e-6)
     assert np.hypot(*other[:2]) == pytest.approx(abs(first[0]), rel=1e-6, abs=1e-9)
     assert first[0] * beside <= 1e-9  # on the axis itself, rounding decides
@@ -60,7 +60,7 @@ def test_a_curved_trough_is_alike_along_its_axis(radius, beside, angle):
 def test_a_bowl_has_its_volume_and_moves_towards_its_centre(depth, width, peak):
     axis = np.linspace(-6 * width, 6 * width, 201)
     place = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    moved = bowl(place + np.array([3.0, -7.0]), (3.0, -7.0), depth, width, peak)
+    moved = bowl(place + np.array([3.0, -7.0]), (3.0, -7.0), depth=depth, width=width, settlement=peak)
     volume = -moved[:, 2].sum() * (axis[1] - axis[0]) ** 2
     assert volume == pytest.approx(2 * np.pi * width**2 * peak, rel=1e-6, abs=1e-9)
     np.testing.assert_allclose(moved[:, :2], place / depth * moved[:, 2:], atol=1e-9)
@@ -69,7 +69,8 @@ def test_a_bowl_has_its_volume_and_moves_towards_its_centre(depth, width, peak):
 @given(ANGLE, st.floats(80, 400), PEAK)
 def test_a_basin_over_a_huge_panel_reaches_its_settlement(angle, radius, peak):
     edge = at([10, 20]) + 9 * radius * at([np.cos(angle), np.sin(angle)])
-    moved = basin(np.vstack([at([10, 20]), edge]), (10.0, 20.0), (9 * radius, 9 * radius), angle, radius, peak)
+    place, half = np.vstack([at([10, 20]), edge]), (9 * radius, 9 * radius)
+    moved = basin(place, (10.0, 20.0), half=half, angle=angle, radius=radius, settlement=peak)
     np.testing.assert_allclose(moved[0], [0, 0, -peak], atol=1e-9)
     assert moved[1, 2] == pytest.approx(-peak / 2)
 
@@ -108,7 +109,7 @@ def test_a_strip_moves_its_inside_and_nothing_else(angle):
 def test_a_slope_moves_inside_its_ellipse(angle):
     long, short = at([np.cos(angle), np.sin(angle)]), at([-np.sin(angle), np.cos(angle)])
     place = at([1, 2]) + np.vstack([0 * long, 200 * long, 100 * short, 130 * short, 230 * long])
-    found = creep(place, (1.0, 2.0), (200.0, 100.0), angle, 8.0, (6.0, 0.0, -3.0))
+    found = creep(place, (1.0, 2.0), half=(200.0, 100.0), angle=angle, edge=8.0, moved=(6.0, 0.0, -3.0))
     np.testing.assert_allclose(found[:, 0], [6, 3, 3, 0, 0], atol=0.01)
     np.testing.assert_allclose(found[:, 2], -found[:, 0] / 2)
 

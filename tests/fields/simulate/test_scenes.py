@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.fields.simulate.borrowed import write_borrowed
 from plumbline.fields.simulate.scene import PLACE, SceneAbout, make_scene, write_scene
 from plumbline.fields.simulate.stage import simulate
 from plumbline.params.fields import BorrowedScenes, SimulateFields
 from plumbline.sources.city.in_memory import read_tracks
+from tests.refusals import refuses
 
 ABOUT = SceneAbout("plain-00001", "plain", "easy", 3, 2, 32, 10.0)
 
@@ -58,7 +58,7 @@ def test_the_ground_ends_where_its_truth_is(written):
     assert truth["up_mm"].shape == truth["east_mm"].shape == (32, 32)
     # The third cell of the western column.
     place = np.array([truth["left"] + 0.5 * 10, truth["top"] - 2.5 * 10]) - PLACE
-    whole = scene.ground.total(place[None])[0]
+    whole = scene.ground.displacement(place[None])[0]
     np.testing.assert_allclose([truth["east_mm"][2, 0], truth["up_mm"][2, 0]], whole[[0, 2]], rtol=1e-5)
     los = np.array([[-0.5, -0.1, 0.86]])
     course = scene.ground.along(place[None], los, np.array([0.0, 1.0]))
@@ -84,13 +84,9 @@ def test_scenes_are_borrowed_from_real_points(tmp_path):
             np.testing.assert_array_equal(track.epochs, source.epochs)
             np.testing.assert_allclose(track.los.mean(axis=0), source.los.mean(axis=0), atol=0.02)
         assert np.isfinite(np.load(folder / "truth.npz")["up_mm"]).all()
-    with pytest.raises(InputError, match=r"simulate\.borrowed\.far: no place"):
-        write_borrowed(
-            tmp_path / "scenes",
-            "far",
-            BorrowedScenes(points=products, scenes=1),
-            params.model_copy(update={"cell_m": 1.0}),
-        )
+    with refuses("borrowed.too_few_points", "simulate.borrowed.far:"):
+        small = params.model_copy(update={"cell_m": 1.0})
+        write_borrowed(tmp_path / "scenes", "far", BorrowedScenes(points=products, scenes=1), small)
 
 
 def test_a_stage_writes_every_scene_and_any_selection_of_them(tmp_path, monkeypatch):

@@ -1,5 +1,8 @@
 """Attention of tokens in a row, as far as it needs no Triton."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -13,13 +16,27 @@ MASK = torch.arange(20) < torch.tensor(LENGTHS)[:, None]
 
 @pytest.fixture(autouse=True)
 def without_triton(monkeypatch):
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(kernels, "IS_INTERPRETED", False)
 
 
 def test_without_a_gpu_torch_takes_the_kernels_place():
     query = torch.randn(3, 5, 2, 20, 8)
     found, wanted = (kind.mix(*query, kind.keys(MASK)).transpose(1, 2)[MASK] for kind in (RAGGED, FORMULA))
     torch.testing.assert_close(found, wanted)
+
+
+def test_float64_is_mixed_by_torch_as_the_kernels_have_none():
+    parts = torch.randn(3, 5, 2, 20, 8, dtype=torch.float64)
+    mixed, wanted = (
+        kind.mix(*parts, keys).transpose(1, 2)[MASK]
+        for kind, keys in ((RAGGED, padded_tokens(MASK)), (FORMULA, FORMULA.keys(MASK)))
+    )
+    torch.testing.assert_close(mixed, wanted)
+
+
+def test_the_network_is_imported_without_the_compiler():
+    code = "import sys, plumbline.model.network; print('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_tokens_of_a_batch_as_it_lies_are_those_without_padding_moved():

@@ -39,6 +39,12 @@ def test_the_kernels_are_the_formula(lengths, channels):
         torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
+def test_float64_is_mixed_in_float64():
+    mask, parts, given = batch([17, 2, 5], 20, 2, 8, torch.float64)
+    for mixed, wanted in zip(*(gradients(kind, parts, mask, given) for kind in (RAGGED, FORMULA)), strict=True):
+        torch.testing.assert_close(mixed, wanted)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("channels", [8, 64])
 def test_in_half_precision_they_are_the_formula_rounded(dtype, channels):

@@ -22,7 +22,7 @@ from plumbline.model.explain import NEGLIGIBLE, TOLERANCE
 from plumbline.model.explain import explain as explain_tensors
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.definition import GEOMETRY, names
-from plumbline.serve.columns import ASKED, WHOLE
+from plumbline.serve.columns import DAMAGE_COLUMNS, WHOLE
 from plumbline.serve.explain import attribution
 from plumbline.serve.explain.run import buildings_path, explain
 from plumbline.serve.predictions import read_predictions
@@ -196,7 +196,7 @@ def test_who_was_not_judged_is_named_and_where_asked_for_has_a_row(city, folder,
     rows = geopandas.read_file(tmp_path / "e.gpkg", layer="buildings").set_index("building_id")
     assert set(rows.index) == set(asked)
     assert rows.loc[asked[0], "status"] == left["status"].iloc[0]
-    kept = ["status", "reason", "n_points", "model_version", *ASKED, *WHOLE]
+    kept = ["status", "reason", "n_points", "model_version", *DAMAGE_COLUMNS, *WHOLE]
     assert rows.drop(columns=kept).loc[asked[0]].isna().all()
     scatterers = geopandas.read_file(tmp_path / "e.gpkg", layer="scatterers")
     assert set(scatterers["building_id"]) == {asked[1]}

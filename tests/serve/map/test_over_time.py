@@ -52,7 +52,7 @@ def test_a_map_without_courses_says_so(courses):
 
 
 def test_only_the_most_probably_damaged_have_courses_in_a_large_city(monkeypatch):
-    monkeypatch.setattr(over_time, "MOST_COURSES", 2)
+    monkeypatch.setattr(over_time, "MAX_COURSES", 2)
     names = ["h35", "h15", "h20", "h25"]
     said = made(names)
     features = said["buildings"]["features"]

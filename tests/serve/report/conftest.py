@@ -11,7 +11,7 @@ import pytest
 import shapely
 
 from plumbline.pretrained import PACKAGE
-from plumbline.serve.judgement import Answered, answer, open_model
+from plumbline.serve.judgement import JudgedCity, answer, open_model
 from plumbline.sources.city.in_memory import CityInMemory, read_city_files
 
 CASE = Path(__file__).parents[2] / "fixtures/cases/base"
@@ -38,11 +38,11 @@ def city(footprints) -> CityInMemory:
 
 
 @pytest.fixture(scope="package")
-def answered(city) -> Answered:
+def answered(city) -> JudgedCity:
     return answer(city, open_model(PACKAGE))
 
 
-def changed(answered: Answered, name: str, reason: str = "ok", explanation: str = "", **columns: Any) -> Answered:
+def changed(answered: JudgedCity, name: str, reason: str = "ok", explanation: str = "", **columns: Any) -> JudgedCity:
     """The same city with other figures of a building."""
     table, judged = answered.judged.table.copy(), answered.judged
     row = int((table["building_id"] == name).argmax())

@@ -19,7 +19,7 @@ from plumbline.serve.columns import format_share
 from plumbline.serve.judgement import answer, open_model
 from plumbline.serve.report.content import POSSIBLY, Page, list_order, make_report
 from plumbline.serve.report.drawings import city as city_map
-from plumbline.serve.report.run import MOST, report_of
+from plumbline.serve.report.run import MAX_BUILDINGS, report_of
 from plumbline.serve.report.words import plain, signed
 from plumbline.sources.city.in_memory import read_city_files
 from tests.serve.report.conftest import CASE, NAMED, UNSEEN, changed
@@ -86,7 +86,7 @@ def test_a_building_without_points_says_why_and_claims_nothing(whole):
 def test_a_city_seen_from_one_side_is_told_so(footprints):
     city = read_city_files([CASE / "asc.csv"], footprints)
     answered = answer(city, open_model(PACKAGE))
-    seen = [page for page in report_of(answered, city, footprints, (), MOST)["pages"] if page["histories"]]
+    seen = [page for page in report_of(answered, city, footprints, (), MAX_BUILDINGS)["pages"] if page["histories"]]
     assert seen
     for page in seen:
         assert len(page["histories"]) == 1

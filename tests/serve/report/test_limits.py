@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.strain import principal_tensile_strain
-from plumbline.serve.report.limits import SOURCES, VERDICTS, Found, applies, distortion, kinds_of, limit_rows, verdict
+from plumbline.serve.report.limits import (
+    SOURCES,
+    VERDICTS,
+    Interval,
+    applies,
+    distortion,
+    kinds_of,
+    limit_rows,
+    verdict,
+)
 
 STRAIN = st.floats(0, 20)
 
@@ -16,7 +25,7 @@ STRAIN = st.floats(0, 20)
 @given(st.tuples(STRAIN, STRAIN, STRAIN).map(sorted), STRAIN)
 def test_a_verdict_counts_what_of_the_interval_is_above(bounds, limit):
     low, value, high = bounds
-    said = verdict(Found(value, low, high), limit)
+    said = verdict(Interval(value, low, high), limit)
     assert (said == "exceeded") == (low >= limit)
     assert (said == "below") == (high < limit)
     assert (said in VERDICTS[2:]) == (value >= limit)
@@ -31,12 +40,12 @@ def test_a_strain_below_a_limit_is_not_shown_as_the_limit(severity, shown):
 
 
 def test_what_is_not_known_has_no_verdict():
-    assert verdict(Found(math.nan, math.nan, math.nan), 1.0) == "not known"
+    assert verdict(Interval(math.nan, math.nan, math.nan), 1.0) == "not known"
 
 
 @given(STRAIN)
 def test_distortion_is_that_of_the_strain_without_horizontal_strain(strain):
-    (beta, *_) = distortion(Found(strain, strain, strain))
+    (beta, *_) = distortion(Interval(strain, strain, strain))
     assert principal_tensile_strain(beta, 0.0) == pytest.approx(strain)
 
 

@@ -13,7 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.pretrained import PACKAGE
 from plumbline.serve.predictions import check_outputs
 from plumbline.serve.report.about import read_about
-from plumbline.serve.report.run import MOST, as_html, as_pdf, outputs_of, report_of, write_sheet
+from plumbline.serve.report.run import MAX_BUILDINGS, as_html, as_pdf, outputs_of, report_of, write_sheet
 from plumbline.serve.report.words import LONGEST_TEXT
 from tests.serve.report.conftest import CASE
 from tests.tiny import run_cli
@@ -118,8 +118,8 @@ def test_top_and_named_buildings_exclude_each_other(footprints, tmp_path):
 
 
 def test_a_report_has_a_largest_size(answered, city, footprints):
-    with pytest.raises(InputError, match=f"holds {MOST} at most"):
-        report_of(answered, city, footprints, (), MOST + 1)
+    with pytest.raises(InputError, match=f"holds {MAX_BUILDINGS} at most"):
+        report_of(answered, city, footprints, (), MAX_BUILDINGS + 1)
 
 
 def test_the_first_page_names_client_author_and_address(footprints, tmp_path):

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from plumbline.serve.report.drawings import Seen
+from plumbline.serve.report.drawings import BuildingPoints
 from plumbline.serve.report.words import whole_facts
 from tests.serve.map.town import track
 
 WEST = track(3)
 TRACKS = [WEST, replace(WEST, los=WEST.los * [-1, 1, 1])]
-SEEN = Seen(np.array([0, 0, 1]), np.array([0, 1, 0]), np.zeros((3, 2)), np.zeros(3), np.full(3, np.inf))
+SEEN = BuildingPoints(np.array([0, 0, 1]), np.array([0, 1, 0]), np.zeros((3, 2)), np.zeros(3), np.full(3, np.inf))
 
 
 def facts(**about):

@@ -24,7 +24,7 @@ from plumbline.params.serve import Alarm
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score import alarms, rules
 from plumbline.serve.score.alarms import ENDED, GOES_ON, NEW, Watch, update_alarms
-from plumbline.serve.score.messages import MOST, mark_sent, unsent
+from plumbline.serve.score.messages import MAX_LISTED, mark_sent, unsent
 from plumbline.serve.score.results import PREDICTIONS
 from plumbline.serve.score.rules import check_rules
 from tests.serve.made import table_of
@@ -41,7 +41,7 @@ def states(rule: Alarm, values: Values, moved: Sequence[int] = ()) -> list[tuple
     watch, found = Watch(rule), []
     for step, value in enumerate(values):
         given = pd.Series({} if value is None else {"a": value}, dtype=float)
-        rows = watch.take(given, f"{step:03}", ["a"] if step in moved else [])
+        rows = watch.apply(given, f"{step:03}", ["a"] if step in moved else [])
         found += [(step, state, since) for _, state, since in rows]
     return found
 
@@ -284,8 +284,8 @@ def test_each_alarm_is_told_of_once_as_it_begins_and_as_it_ends(tmp_path: Path):
         "town: rule damaged (p_damaged > 0.5, 2 in a row, ends at 0.3), observed to 2022: 25 new alarms."
     )
     assert "- a0: p_damaged 0.6, since 2022" in message.body
-    assert message.body.count("\n- ") == MOST + 1
-    assert f"- and {len(many) - MOST} more" in message.body
+    assert message.body.count("\n- ") == MAX_LISTED + 1
+    assert f"- and {len(many) - MAX_LISTED} more" in message.body
     assert unsent(place.out, "town") == [message]  # until it is sent
     assert place.tell() == [message.subject]
     assert place.tell() == []

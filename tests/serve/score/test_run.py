@@ -225,6 +225,24 @@ def test_alarms_are_written_beside_the_results_and_wait_where_one_is_lost(town: 
     assert set(pd.read_csv(path)["delivery"]) == {result.name}
 
 
+def test_a_disk_that_is_full_under_the_alarms_is_named(town: Town, monkeypatch: pytest.MonkeyPatch):
+    town.deliver("2026-11")
+    monkeypatch.chdir(town.folder)
+    settings = town.settings()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plumbline.serve.score.run.update_alarms", full)
+        place = re.escape(str(settings.score.out / PLACE))
+        message = f"^{PLACE}: alarms were not derived: {place}: could not be written .No space left on device"
+        with pytest.raises(NotWritable, match=message) as raised:
+            score(settings, lambda: (town.package, None), 1)
+    assert raised.value.exit_code == 2
+    assert len(town.results()) == 1
+
+
 def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.MonkeyPatch):
     town.deliver("2026-11")
     monkeypatch.chdir(town.folder)

@@ -7,7 +7,7 @@ import shapely
 
 from plumbline.params import Prepare, Score
 from plumbline.prepare.abstention import UNSURE_WHERE, ModelledBuildings
-from plumbline.serve.judgement import Model, judge
+from plumbline.serve.judgement import ModelSummary, judge
 from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.score import tiles as tiles_module
 from plumbline.serve.score.tiles import ANSWERS, BUILDINGS, COURSES, ROWS, WHOLE, judge_delivery, read_answers
@@ -20,8 +20,8 @@ PREPARE = Prepare(min_quadrant_confidence=0.55)
 @pytest.fixture(autouse=True)
 def package(monkeypatch):
     """A package and its model, as far as they are asked."""
-    model = SimpleNamespace(prepare=PREPARE, about=Model("7", SHARE))
-    monkeypatch.setattr(tiles_module, "_opened", lambda package, version: model)
+    model = SimpleNamespace(prepare=PREPARE, about=ModelSummary("7", SHARE))
+    monkeypatch.setattr(tiles_module, "_open_once", lambda package, version: model)
 
 
 def said_of(rows, unsure, poor=(), p_damaged=None):
@@ -76,7 +76,7 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     followed, onset = np.array([1, 8, 9, 11, 30, 38]), np.array([0.2, 0.5, 0.3, 0.9, 0.4, 0.7])
     moved = whole_of(len(rows))
     courses = courses_of(followed, onset)
-    whole = judge(asked, answers, frame, PREPARE, Model("7", SHARE), courses=courses, whole=moved)
+    whole = judge(asked, answers, frame, PREPARE, ModelSummary("7", SHARE), courses=courses, whole=moved)
     parts = []
     for number, own in enumerate((rows[:10], rows[10:])):
         inside = np.isin(asked.footprint, own)
@@ -100,7 +100,7 @@ def test_the_damage_rate_and_the_courses_are_those_of_all_tiles_together(tmp_pat
     assert whole.table["against_neighbours_mm"].notna().all()
     assert found.courses.equals(whole.courses)
     where = RateVariation([Cause("tunnel", shapely.box(0, -9, 400, 0), 10.0)], True)
-    local = judge(asked, answers, frame, PREPARE, Model("7", SHARE), None, courses, where, moved)
+    local = judge(asked, answers, frame, PREPARE, ModelSummary("7", SHARE), courses=courses, where=where, whole=moved)
     own = read_answers(parts, None, where).table
     assert own.drop(columns="geometry").equals(local.table.drop(columns="geometry"))
     given = read_answers(parts, 0.02)

@@ -1,4 +1,3 @@
-import re
 from dataclasses import replace
 
 import geopandas
@@ -8,6 +7,7 @@ import shapely
 
 from plumbline.params import Product
 from plumbline.sources.alignment import MIN_SHIFT_M, alignment, warn_of_offset
+from tests.refusals import warned, warning_keys
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
@@ -67,33 +67,24 @@ def test_too_few_points_say_nothing():
 
 
 @pytest.mark.parametrize(
-    ("moved", "products", "said"),
+    ("moved", "products", "places"),
     [
-        (
-            (7.0, -4.0),
-            {},
-            r'7 m east and 4 m south of .* --params names .*: ingest: {products: {"\*": {moved_m: \[-7, 4\]}}}',
-        ),
-        (
-            (7.0, -4.0),
-            {"*": Product(moved_m=(1, 2))},
-            r"add \[-7, 4\] to what moved_m in ingest.products says",
-        ),
-        ((7.0, -4.0), {"a*": Product(track="asc")}, r"state moved_m: \[-7, 4\] in every pattern of ingest.products"),
-        ((29.0, 0.0), {}, "27 m east, or farther, of the footprints.*check datum and CRS"),
+        ((7.0, -4.0), {}, ["7 m east and 4 m south", "--params", 'ingest: {products: {"*": {moved_m: [-7, 4]}}}']),
+        ((7.0, -4.0), {"*": Product(moved_m=(1, 2))}, ["add [-7, 4] to moved_m"]),
+        ((7.0, -4.0), {"a*": Product(track="asc")}, ["moved_m: [-7, 4] in every pattern"]),
+        ((29.0, 0.0), {}, ["27 m east, or farther", "check datum and CRS"]),
     ],
     ids=["line", "stated", "pattern", "farther"],
 )
-def test_the_warning_says_what_to_write_unless_the_shift_is_beyond_all_that_are_tried(caplog, moved, products, said):
+def test_the_warning_says_what_to_write_unless_the_shift_is_beyond_all_that_are_tried(caplog, moved, products, places):
     frame, corner, size = town()
     points = [seen(corner, size, look, moved=moved, seed=look + 2) for look in (-1, 1)]
     east, north = moved
     right = [replace(one, easting=one.easting - east, northing=one.northing - north) for one in points]
-    with caplog.at_level("WARNING", "plumbline"):
-        warn_of_offset(right, frame, "a.csv", products)
-        assert not caplog.text
-        warn_of_offset(points, frame, "a.csv", products)
-    assert re.search(said, caplog.text)
+    warn_of_offset(right, frame, "a.csv", products)
+    assert not warning_keys(caplog)
+    warn_of_offset(points, frame, "a.csv", products)
+    assert warned(caplog, "points.shifted", "a.csv", *places)
 
 
 def test_streets_that_fit_themselves_elsewhere_are_no_answer():

@@ -9,11 +9,11 @@ import pytest
 
 from plumbline.sources.points.missing import step_of, warn_of_rounding
 from plumbline.sources.points.read import read_points
+from tests.refusals import warned, warning_keys
 from tests.sources.make import EAST, NORTH, rows, text
 from tests.sources.points.write_ortho import cells as cells_of_grid
 
 PLACES = np.random.default_rng(0).uniform(0, 300, (2, 60))
-ROUNDED = "are rounded to"
 
 
 def test_few_places_and_exact_ones_have_no_step() -> None:
@@ -34,9 +34,10 @@ def test_it_is_said_where_points_may_lie_on_other_buildings(
     corner = np.array([[11.4], [48.77]] if degrees else [[676_000], [5_404_000]])
     x, y = corner + PLACES / (111_000 if degrees else 1)
     warn_of_rounding("a.csv", np.round(x, decimals), np.round(y, decimals), degrees)
-    assert [word for word in ("longitudes", "latitudes", "eastings", "northings") if word in caplog.text] == wanted
+    assert warning_keys(caplog) == ["points.rounded_places"] * len(wanted)
+    assert all(warned(caplog, "points.rounded_places", "a.csv", name) for name in wanted)
     if degrees and wanted:
-        assert "a.csv: its longitudes are rounded to 0.0001 degrees, so points lie up to 3.7 m beside" in caplog.text
+        assert warned(caplog, "points.rounded_places", "longitudes", "0.0001 degrees", "3.7 m")
 
 
 def test_a_spreadsheet_s_six_digits_are_told_of_and_cells_of_a_grid_are_not(
@@ -48,13 +49,13 @@ def test_a_spreadsheet_s_six_digits_are_told_of_and_cells_of_a_grid_are_not(
         row["temporal_coherence"] = "0.9"
     (tmp_path / "t.csv").write_text(text(cells))
     read_points(tmp_path / "t.csv")
-    assert ROUNDED not in caplog.text
+    assert not warning_keys(caplog)
     for row in cells:
         row["easting"] = f"{float(row['easting']):.5E}"
     (tmp_path / "t.csv").write_text(text(cells))
     read_points(tmp_path / "t.csv")
-    assert "its eastings are rounded to 10 m, so points lie up to 5.0 m beside where they belong" in caplog.text
+    assert warned(caplog, "points.rounded_places", "t.csv", "eastings", "10 m", "5.0 m")
     caplog.clear()
     (tmp_path / "L3_U.csv").write_text(text(cells_of_grid(40)))
     read_points(tmp_path / "L3_U.csv")
-    assert ROUNDED not in caplog.text
+    assert not warned(caplog, "points.rounded_places")

@@ -9,6 +9,7 @@ import pytest
 from plumbline.params import Product
 from plumbline.sources.checks import warn_of_shared_names
 from plumbline.sources.files.opened import fits, product_params
+from tests.refusals import warned, warning_keys
 
 
 @pytest.mark.parametrize(
@@ -41,8 +42,7 @@ def test_files_of_one_name_can_be_described_apart(caplog: pytest.LogCaptureFixtu
     warn_of_shared_names(points, apart)
     warn_of_shared_names([points[0], Path("asc/other.csv")], {"*.csv": up})
     warn_of_shared_names(points, {})
-    assert not caplog.records
+    assert not warning_keys(caplog)
 
     warn_of_shared_names(points, {"ts.csv": up})
-    assert "asc/ts.csv, desc/ts.csv: the same line of sight is taken for all of them" in caplog.text
-    assert "write a pattern for each, with its folder: 'asc/ts.csv'" in caplog.text
+    assert warned(caplog, "products.shared_sight", "asc/ts.csv, desc/ts.csv", "'asc/ts.csv'")

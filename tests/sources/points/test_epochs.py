@@ -7,9 +7,9 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.sources.points.epochs import average_same_days, check_pattern, find_days, same_day_notes
 from plumbline.sources.points.read import read_points
+from tests.refusals import refuses
 from tests.sources.make import text
 from tests.sources.points.opening import open_points
 from tests.sources.points.write_columns import described, rows
@@ -76,20 +76,20 @@ def test_a_decimal_year_of_four_places_is_the_day_whatever_the_length_of_its_yea
     "pattern", ["{day0}", "%m{day0}", "{days_since 2019-02-30}", "{days_since}", "{year}", "%Y{decimal_year}"]
 )
 def test_a_word_that_says_no_day_is_refused(pattern):
-    with pytest.raises(InputError, match="does not say a day"):
+    with refuses("epochs.no_day_in_pattern", "f: ", repr(pattern)):
         check_pattern("f", pattern)
 
 
 @pytest.mark.parametrize(
-    ("pattern", "name", "message"),
+    ("pattern", "name", "key"),
     [
-        ("%Y{day0}", "2019365", "2019365 is named as an epoch, but no such day exists"),
-        ("{days_since 2019-01-04}", "99999999", "no such day exists"),
-        ("{days_since 1858-11-17}", "12", "column 12 is of the year 1858, 1990 to 2100 can be"),
+        ("%Y{day0}", "2019365", "epochs.impossible_day"),
+        ("{days_since 2019-01-04}", "99999999", "epochs.impossible_day"),
+        ("{days_since 1858-11-17}", "12", "epochs.impossible_year"),
     ],
 )
-def test_a_day_that_cannot_be_is_refused(pattern, name, message):
-    with pytest.raises(InputError, match=message):
+def test_a_day_that_cannot_be_is_refused(pattern, name, key):
+    with refuses(key, name):
         days(pattern, name)
 
 
@@ -131,6 +131,7 @@ def test_a_shapefile_that_lost_its_days_says_so(tmp_path):
     points = shapely.points([[4.91, 52.34], [4.92, 52.34], [4.93, 52.34]])
     geopandas.GeoDataFrame(table, geometry=points, crs=4326).to_file(tmp_path / "t.shp")
     places = {"latitude": "geometry_latitude", "longitude": "geometry_longitude", "point_id": "CODE"}
-    for products in ({}, {"*": described(columns=places, epochs="displ_%Y%m%d")}):
-        with pytest.raises(InputError, match="A Shapefile cuts names to ten letters: if the days are lost in it"):
+    about = {"*": described(columns=places, epochs="displ_%Y%m%d")}
+    for products, key in (({}, "points.unknown_format"), (about, "epochs.too_few")):
+        with refuses(key, "t.shp", "A Shapefile cuts names"):
             read_points(tmp_path / "t.shp", products)

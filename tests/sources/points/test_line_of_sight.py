@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.line_of_sight import check_pass, pass_in, pass_of
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import los_from_heading
+from tests.refusals import refuses
 from tests.sources.make import text
 from tests.sources.points import write_columns
 from tests.sources.points.formats.write_layouts import rows as rows_of_layout
@@ -26,7 +26,7 @@ def write(folder, name="track.csv"):
 @pytest.mark.parametrize(("given_deg", "likely"), [(80, 350), (280, 190), (258, 168), (-90, 180)])
 def test_a_heading_to_the_east_or_west_is_refused_with_the_likely_one(tmp_path, given_deg, likely):
     about = {"*": Product(incidence_deg=38, heading_deg=given_deg)}
-    with pytest.raises(InputError, match=rf"heading_deg {given_deg} .* looks, heading_deg is {likely}\."):
+    with refuses("sight.not_east_or_west", "track.csv", f"heading_deg {given_deg} ", f"heading_deg is {likely}."):
         read_points(write(tmp_path), about)
 
 
@@ -64,12 +64,10 @@ def test_tracks_whose_headings_are_exchanged_are_refused_with_both_figures(tmp_p
     for name, heading in SENTINEL_1.items():
         assert pass_of(heading) == name
         check_pass(f"ts_{name}", "f", Product(incidence_deg=38, heading_deg=heading))
-        with pytest.raises(InputError, match=rf"says {name}, and heading_deg .* Are two files exchanged\?.*by track"):
-            read_points(
-                write(tmp_path, f"ts_{name}.csv"), {"*": Product(incidence_deg=38, heading_deg=(540 - heading) % 360)}
-            )
-        other = {"*": Product(incidence_deg=38, heading_deg=(540 - heading) % 360, track="T1")}
-        assert read_points(write(tmp_path, f"ts_{name}.csv"), other).name == "T1"
+        path, about = write(tmp_path, f"ts_{name}.csv"), Product(incidence_deg=38, heading_deg=(540 - heading) % 360)
+        with refuses("sight.other_pass", path, name, f"heading_deg {about.heading_deg:g}", "by track"):
+            read_points(path, {"*": about})
+        assert read_points(path, {"*": about.model_copy(update={"track": "T1"})}).name == "T1"
 
 
 def test_columns_of_angles_in_radians_are_refused_as_degrees(tmp_path):
@@ -79,5 +77,5 @@ def test_columns_of_angles_in_radians_are_refused_as_degrees(tmp_path):
     columns = write_columns.COLUMNS | {"incidence": "INC", "heading": "HEAD"}
     units = {"displacement": "mm", "angle": "deg"}
     about = write_columns.described(columns=columns, units=units, incidence_deg=None, heading_deg=None)
-    with pytest.raises(InputError, match=r"for radians state units: {angle: rad}"):
+    with refuses("points.out_of_range", "c.csv, line 2, column INC", "units: {angle: rad}"):
         read_points(path, {"*": about})

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
+from tests.refusals import refuses
 from tests.sources.make import text
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 from tests.sources.points.write_stamps import HEADER, IDS, rows
@@ -36,34 +36,34 @@ def test_points_of_one_place_are_all_kept(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("index", "cell", "message"),
+    ("index", "cell", "key"),
     [
-        (2, "1.5", r"line 2, column export_res_ 3: 1\.5 found, the first row must be StaMPS's metadata"),
-        (4, "", r"line 2, column export_res_ 5: no value found, a day number of MATLAB"),
-        (4, "736000.5", r"line 2, column export_res_ 5: 736000\.5 found, a day number"),
-        (4, "20160327", r"line 2, column export_res_ 5: 20160327 found, a day number"),
+        (2, "1.5", "stamps.no_metadata"),
+        (4, "", "stamps.not_a_day"),
+        (4, "736000.5", "stamps.not_a_day"),
+        (4, "20160327", "stamps.not_a_day"),
     ],
 )
-def test_metadata_that_is_none_is_named(tmp_path, index, cell, message):
+def test_metadata_that_is_none_is_named(tmp_path, index, cell, key):
     cells = rows()
     cells[0][HEADER[index]] = cell
     cells[0][HEADER[3]] = "736050"
-    with pytest.raises(InputError, match=rf"s\.csv[,:] {message}"):
+    with refuses(key, f"s.csv, line 2, column export_res_ {index + 1}: {cell or 'no value'} "):
         read_points(write(tmp_path, text(cells)), PRODUCTS)
 
 
 def test_metadata_alone_and_angles_unstated_are_refused(tmp_path):
-    with pytest.raises(InputError, match=r"s\.csv: it holds no points"):
+    with refuses("points.none", "s.csv"):
         read_points(write(tmp_path, text(rows()[:1])), PRODUCTS)
-    with pytest.raises(InputError, match="does not say from where the satellite looked"):
+    with refuses("products.unstated", "s.csv", "incidence_deg", "heading_deg"):
         read_points(write(tmp_path, text(rows())))
 
 
 def test_columns_without_a_gap_are_needed(tmp_path):
     path = write(tmp_path, text(rows(), [name for name in HEADER if name != HEADER[4]]))
-    with pytest.raises(InputError, match=r"s\.csv: unknown format"):
+    with refuses("points.unknown_format", path):
         read_points(path, PRODUCTS)
-    with pytest.raises(InputError, match=r"s\.csv: not of format stamps"):
+    with refuses("products.other_format", path, "stamps"):
         read_points(path, PRODUCTS, format="stamps")
 
 

@@ -10,9 +10,9 @@ import pytest
 import shapely
 import yaml
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
+from tests.refusals import refuses
 from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
@@ -101,7 +101,7 @@ def test_a_crs_that_is_not_the_layers_own_is_refused(tmp_path, suffix):
     columns = PLACED | {"easting": "geometry_easting", "northing": "geometry_northing"}
     for stated in ("EPSG:32631", "EPSG:25831"):  # of places a decimetre apart
         assert len(read_points(path, {"*": described(columns=columns, crs=stated)})) == 6
-    with pytest.raises(InputError, match=r"geometry_northing are in EPSG:32631, as the file says, .*EPSG:32632"):
+    with refuses("layer.other_crs", path, "geometry_northing", "EPSG:32631", "EPSG:32632"):
         read_points(path, {"*": described(columns=columns, crs="EPSG:32632")})
 
 
@@ -109,16 +109,16 @@ def test_what_is_no_layer_of_points_is_refused(tmp_path):
     points = frame(rows(), "Lon", "Lat", 4326)
     houses = points.set_geometry(points.geometry.map(lambda point: point.buffer(1e-4)))
     houses.to_file(tmp_path / "houses.gpkg")
-    with pytest.raises(InputError, match=r"one layer of points is needed. Its layers: houses \(Polygon\)"):
+    with refuses("layer.not_one", "houses.gpkg", "houses (Polygon)"):
         read_points(tmp_path / "houses.gpkg")
     for layer in ("one", "two"):
         points.to_file(tmp_path / "both.gpkg", layer=layer)
-    with pytest.raises(InputError, match=r"Its layers: one \(Point\), two \(Point\). `ogr2ogr OUT.gpkg both.gpkg one`"):
+    with refuses("layer.not_one", "one (Point), two (Point)", "`ogr2ogr OUT.gpkg both.gpkg one`"):
         read_points(tmp_path / "both.gpkg")
     mixed = points.copy()
     mixed.loc[3, "geometry"] = shapely.box(0, 0, 1, 1)
     mixed.to_file(tmp_path / "mixed.geojson")
-    with pytest.raises(InputError, match=r"mixed\.geojson.*(feature 4, geometry: Polygon found|one layer of points)"):
+    with refuses("layer.not_a_point", "mixed.geojson", "feature 4, geometry: Polygon"):
         read_points(tmp_path / "mixed.geojson", {"*": described()})
 
 
@@ -132,7 +132,7 @@ def test_multipoints_of_one_point_are_points(tmp_path, suffix):
     assert_track(read_points(tmp_path / f"multi.{suffix}", {"*": described(track="t")}), wanted)
     points.loc[2, "geometry"] = shapely.MultiPoint([(4.9, 52.3), (4.91, 52.3)])
     points.to_file(tmp_path / f"several.{suffix}")
-    with pytest.raises(InputError, match=r"geometry: MultiPoint of 2 found, a point is needed\. `ogr2ogr -explodecoll"):
+    with refuses("layer.not_a_point", "several", "geometry: MultiPoint of 2", "`ogr2ogr -explodecoll"):
         read_points(tmp_path / f"several.{suffix}", {"*": described()})
 
 
@@ -146,7 +146,7 @@ def test_a_layer_that_ends_before_its_last_point_is_refused(tmp_path, suffix, sh
     cut = tmp_path / f"plain.{suffix}"
     cut.write_bytes(cut.read_bytes()[: int(share * cut.stat().st_size)])
     path = packed(tmp_path, suffix) if zipped else next(p for p in tmp_path.iterdir() if p.suffix in (".shp", ".fgb"))
-    with pytest.raises(InputError, match=r"plain\.\w+: .*(can be read of 600 that it says it has|cut off)"):
+    with refuses("layer.damaged", path):
         read_points(path, {"*": described()})
 
 
@@ -158,7 +158,7 @@ def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
     flat.geometry = geopandas.points_from_xy(flat.Lon, flat.Lat, [float(row["H"]) for row in cells], crs=4326)
     path = tmp_path / f"plain.{suffix}"
     flat.to_file(path)
-    with pytest.raises(InputError, match="height: 'geometry_height'"):
+    with refuses("points.unknown_format", path, "height: 'geometry_height'"):
         read_points(path)
     about = described(columns=COLUMNS | {"height": "geometry_height"})
     np.testing.assert_allclose(in_order(read_points(path, {"*": about})).height, [float(row["H"]) for row in cells])
@@ -176,7 +176,7 @@ def test_points_in_metres_of_a_geojson_without_crs_are_in_the_stated_one(tmp_pat
     with zipfile.ZipFile(tmp_path / "p.zip", "w") as archive:
         archive.write(folder / "pj_asc.geojson", "pj_asc.geojson")
     assert_track(read_points(tmp_path / "p.zip", {"*": about.model_copy(update={"track": "pj_asc"})}), track)
-    with pytest.raises(InputError, match=r"easting: 'geometry_easting'.*\n      crs: EPSG:NUMBER"):
+    with refuses("points.unknown_format", "easting: 'geometry_easting'", "\n      crs: EPSG:NUMBER"):
         read_points(folder / "pj_asc.geojson")
     feet = geopandas.read_file(folder / "pj_asc.geojson").set_crs(3035, allow_override=True).to_crs("EPSG:2263")
     features = json.loads(feet.to_json(drop_id=True))["features"]

@@ -24,7 +24,7 @@ from plumbline.train.adapt.adapter import (
     load_adapter,
     save_adapter,
 )
-from plumbline.train.adapt.fit import TooFewLabels, adapt, fitted, with_changes
+from plumbline.train.adapt.fit import TooFewLabels, adapt, fit_copy, with_changes
 from plumbline.train.adapt.lora import added_tensors, attach, changes
 from plumbline.train.fit.initial_weights import first_weights
 from tests.model.made import inputs, small_model
@@ -75,9 +75,9 @@ def adapters(base, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def learned(base) -> tuple[Diagnosis, Diagnosis]:
-    """A model with changes before and after they are fitted, late ones included."""
+    """A model with changes before and after they are fit_copy, late ones included."""
     start = with_changes(load_diagnosis(base), QUICK)
-    return start, fitted(start, make_sequences(60, 7), QUICK, 0.0)
+    return start, fit_copy(start, make_sequences(60, 7), QUICK, 0.0)
 
 
 def answers(model: Diagnosis) -> list[torch.Tensor]:
@@ -128,7 +128,7 @@ def test_only_changes_are_trained_and_the_base_keeps_every_bit(base, learned):
 
 
 def test_late_parameters_wait_for_their_epoch(learned):
-    early = fitted(learned[0], make_sequences(30, 7), QUICK.model_copy(update={"epochs": 1, "unfreeze_at": 1.0}), 0.0)
+    early = fit_copy(learned[0], make_sequences(30, 7), QUICK.model_copy(update={"epochs": 1, "unfreeze_at": 1.0}), 0.0)
     for name, change in changes(early.network).items():
         still = change.shift if change.late else change.lora_B
         assert bool(still.count_nonzero()) != change.late, name

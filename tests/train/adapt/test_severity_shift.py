@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.train.adapt.fit import LEAST_FACTOR, Level, fit_level, set_level
+from plumbline.train.adapt.fit import MIN_FACTOR, Level, fit_level, set_level
 from tests.model.made import small_model
 
 
@@ -34,7 +34,7 @@ def test_few_labels_that_scatter_say_less_than_many():
 
 
 def test_more_damage_is_never_called_less():
-    assert fit_level(said(400), -3 * said(400)).factor == LEAST_FACTOR
+    assert fit_level(said(400), -3 * said(400)).factor == MIN_FACTOR
 
 
 def test_the_level_is_that_of_what_the_model_says():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from plumbline.train.data.batches import Buildings, SimilarLengths, loader
+from plumbline.train.data.batches import BuildingSet, SimilarLengths, loader
 from tests.train.made import make_sequences
 
 lengths = st.lists(st.integers(1, 200), min_size=1, max_size=300).map(np.array)
@@ -55,7 +55,7 @@ def test_the_loader_gives_the_buildings_with_their_labels(seed):
 def test_arrays_mapped_from_disk_are_read_but_never_written(tmp_path):
     sequences = make_sequences(5)
     sequences.save(tmp_path)
-    batch = Buildings(type(sequences).load(tmp_path))[np.arange(5)]
+    batch = BuildingSet(type(sequences).load(tmp_path))[np.arange(5)]
     for tensor in batch:
         tensor.zero_()
     np.testing.assert_array_equal(type(sequences).load(tmp_path).severity, sequences.severity)

@@ -95,7 +95,11 @@ def answered(count, seed=0):
 
 def losses_of(answer, labels, standard, *weight):
     losses = build_losses(section())
-    return losses.where(answer, labels, *weight).item(), losses.how_much(answer, labels, standard, *weight).item()
+    damaged, everywhere = (
+        losses.over_damaged(answer, labels, *weight),
+        losses.over_all(answer, labels, standard, *weight),
+    )
+    return damaged.item(), everywhere.item()
 
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=20), st.integers(0, 99))

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from plumbline.core.errors import InputError
 from plumbline.model.losses import build_losses
-from plumbline.train.data.batches import Buildings, SimilarLengths
+from plumbline.train.data.batches import BuildingSet, SimilarLengths
 from plumbline.train.data.datamodule import Data, first_epochs
 from plumbline.train.data.sampler import Examples, ShareSampler, turn
 from plumbline.train.fit.module import distillation_loss, objective
@@ -61,7 +61,7 @@ def test_the_mean_of_the_shares_losses_is_the_loss_of_the_step(shares, changed):
         totals = []
         for number_of_shares in (1, shares):
             steps = SimilarLengths(sequences.length[:size], 40, 3, shares=number_of_shares)
-            table = Buildings(sequences, params.train)
+            table = BuildingSet(sequences, params.train)
             examples = Examples(table, steps, augment=True, quadrant=build_losses(params.train).quadrant)
             total = 0.0
             for share in ShareSampler(steps, number_of_shares):
@@ -83,7 +83,7 @@ def test_a_building_counts_as_much_in_small_steps_as_in_large_ones(augment):
     means = []
     for batch_size in (1, len(sequences)):
         steps = SimilarLengths(sequences.length, batch_size, 3)
-        table = Buildings(sequences, params.train)
+        table = BuildingSet(sequences, params.train)
         examples = Examples(table, steps, augment, build_losses(params.train).quadrant)
         totals = []
         for epoch in range(20 if augment else 1):  # frames are drawn anew, and quadrants are turned with them

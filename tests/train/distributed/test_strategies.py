@@ -191,6 +191,21 @@ def test_what_the_machine_lacks_is_refused(changed, gpus, words, monkeypatch):
         check_devices(asked)
 
 
+@pytest.mark.parametrize(("gpus", "words"), [(0, r"\(g\+\+\).*variable CXX"), (1, r"\(gcc or clang\).*variable CC,")])
+def test_without_a_compiler_nothing_is_compiled(gpus, words, monkeypatch, tmp_path):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpus > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for variable in ("CC", "CXX"):
+        monkeypatch.delenv(variable, raising=False)
+    wanted = make_params(accelerator="auto", compile=True).train
+    with pytest.raises(InputError, match=rf"train\.compile: true found, .*{words}.* set train\.compile to false"):
+        check_devices(wanted)
+    for variable in ("CC", "CXX"):
+        monkeypatch.setenv(variable, sys.executable)
+    check_devices(wanted)
+
+
 def test_a_process_that_is_gone_is_told_of_in_a_line_and_other_errors_are_not():
     with pytest.raises(PlumblineError, match="cannot be reached, so this one stops"), together():
         raise RuntimeError("[third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer")

@@ -7,6 +7,7 @@ from safetensors.torch import load_file, save_file
 from plumbline import pretrained
 from plumbline.core.errors import InputError
 from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
+from plumbline.model.weights import PREPARED
 from plumbline.prepare.features.definition import PREPARATION
 from plumbline.prepare.features.shards import load_shards
 from plumbline.pretrained import PACKAGE
@@ -156,8 +157,10 @@ def test_a_position_code_that_follows_the_longest_sequence_is_named(trained, wor
         (make_model(dropout=0.3, attention="ragged", checkpoint_activations=True), make_model()),
         (make_model(128), make_model(200)),
         (make_model(128, position="none"), make_model(40, position="none")),
+        (make_model(attention="none", heads=4, position="sinusoidal"), make_model(attention_layers=0)),
+        (make_model(max_attention_length=512), make_model()),
     ],
-    ids=["training", "sinusoidal", "none"],
+    ids=["training", "sinusoidal", "none", "without attention", "short enough for attention"],
 )
 def test_what_means_the_same_is_taken(before, after, tmp_path):
     save_diagnosis(before, tmp_path)
@@ -179,6 +182,16 @@ def test_weights_for_points_that_were_prepared_otherwise_are_refused(tmp_path, m
     save_file(load_file(tmp_path / "model.safetensors"), tmp_path / "model.safetensors")  # as it was once written
     load_pretrained(make_model(), tmp_path)
     assert said == [f"WARNING {tmp_path}: does not say how its points were prepared; taken to be as they are now"]
+
+
+@pytest.mark.parametrize("version", ["1.0", "new", ""])
+def test_a_preparation_version_that_is_no_whole_number_is_refused(tmp_path, version):
+    save_diagnosis(make_model(), tmp_path)
+    weights = tmp_path / "model.safetensors"
+    save_file(load_file(weights), weights, {PREPARED: version})
+    for load in (load_diagnosis, lambda folder: load_pretrained(make_model(), folder)):
+        with pytest.raises(InputError, match=rf"model\.safetensors: preparation version '{version}' found"):
+            load(tmp_path)
 
 
 def test_the_shipped_model_is_taken_where_the_section_is_its_own(said):

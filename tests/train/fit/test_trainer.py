@@ -28,6 +28,7 @@ from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed import strategies
 from plumbline.train.fit.checkpoints import checkpoint_score, resumed
 from plumbline.train.fit.module import Optimisation
+from plumbline.train.monitor.loggers import loggers, recorded
 from plumbline.train.stage import run_key, train
 from tests.tiny import empty_registry
 from tests.train.made import make_params, make_sequences, save_prepared
@@ -356,6 +357,19 @@ def test_an_interrupted_run_is_one_run_in_mlflow(work, tmp_path_factory, monkeyp
     told = json.loads(stored.read_text())
     assert {name: told[name] for name in record} == record
     assert set(told) - set(record) == {"git", "hardware", "started"}  # what differs between runs of the same inputs
+
+
+def test_a_run_that_was_removed_from_mlflow_is_begun_again(work, tmp_path_factory, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(empty_registry(tmp_path_factory), work)
+    client = MlflowClient(f"sqlite:///{Path('mlflow.db').resolve()}")
+    record = {"run_key": "k", "data_sha256": "d", "git": None, "params": {"epochs": 1}}
+    first = recorded(loggers("train", record, Path(".plumbline"), {}))
+    assert recorded(loggers("train", record, Path(".plumbline"), first)) == first
+    client.delete_run(first["_Record"])
+    second = recorded(loggers("train", record, Path(".plumbline"), first))
+    third = recorded(loggers("train", record, Path(".plumbline"), {**first, "_Record": "0" * 32}))
+    assert {run.info.run_id for run in search(client)} == {second["_Record"], third["_Record"]}
 
 
 def search(client):

@@ -23,7 +23,7 @@ FIGURES = {"loss", "learning_rate", *MONITORED}
 
 
 def look(loss=1.0, norm=1.0, last=None, **changed):
-    StepAlarm(make_params(**changed).train).look(2, 119, torch.tensor(loss), torch.tensor(norm), last)
+    StepAlarm(make_params(**changed).train).check_step(2, 119, torch.tensor(loss), torch.tensor(norm), last)
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_scaled_gradients_that_only_overflow_stop_the_run():
     alarm, one, overflow = StepAlarm(make_params(precision="fp16").train), torch.tensor(1.0), torch.tensor(np.inf)
     for _ in range(2):  # a step that is taken begins the count anew
         for number in range(MOST_LEFT_OUT):
-            alarm.look(0, number, one, overflow)
-        alarm.look(0, MOST_LEFT_OUT, one, one)
+            alarm.check_step(0, number, one, overflow)
+        alarm.check_step(0, MOST_LEFT_OUT, one, one)
     for number in range(MOST_LEFT_OUT):
-        alarm.look(0, number, one, overflow)
+        alarm.check_step(0, number, one, overflow)
     with pytest.raises(InputError, match="the gradient's norm inf at epoch 1, step 26"):
-        alarm.look(0, MOST_LEFT_OUT, one, overflow)
+        alarm.check_step(0, MOST_LEFT_OUT, one, overflow)
 
 
 def test_the_first_batch_that_takes_nearly_all_memory_is_warned_of(tmp_path, said, monkeypatch):

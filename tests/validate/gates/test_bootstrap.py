@@ -11,14 +11,14 @@ from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRAN
 from plumbline.validate.gates.bootstrap import (
     CELLS,
     RESAMPLES,
-    Pair,
+    MetricPair,
     of_buildings,
     of_quadrants,
     resampled_drops,
     resamples,
     upper_bound,
 )
-from plumbline.validate.metrics import Judged, accuracy_figures
+from plumbline.validate.metrics import JudgedAnswers, accuracy_figures
 
 
 def answers(count, seed, noise=0.3):
@@ -31,12 +31,12 @@ def answers(count, seed, noise=0.3):
     probability = np.exp(likely) / np.exp(likely).sum(1, keepdims=True)
     width = rng.uniform(0.1, 1.5, count)
     accepted = (quadrant[:, None] == np.arange(4)) | (rng.random((count, 4)) < 0.3) & (quadrant >= 0)[:, None]
-    judged = Judged(probability, said, said - width, said + width, rng.uniform(0.2, 1, count), accepted=accepted)
+    judged = JudgedAnswers(probability, said, said - width, said + width, rng.uniform(0.2, 1, count), accepted=accepted)
     return judged, quadrant.astype(np.int64), severity
 
 
 def drops(metric, own, other, quadrant, severity):
-    return resampled_drops([Pair(metric, "a", "b")], {"a": own, "b": other}, quadrant, severity)[metric, "a", "b"]
+    return resampled_drops([MetricPair(metric, "a", "b")], {"a": own, "b": other}, quadrant, severity)[metric, "a", "b"]
 
 
 def test_resamples_draw_as_many_as_there_are_and_the_same_again():
@@ -56,12 +56,12 @@ def test_every_metric_of_a_resample_is_the_figure_of_its_buildings(metric, seed,
     inside = quadrant >= 0 if metric in OF_QUADRANTS else np.ones(count, dtype=bool)
     if not inside.any():
         return
-    part = said.take(inside)
+    part = said.select(inside)
     drawn = np.random.default_rng(seed + 1).integers(0, inside.sum(), inside.sum())
     weights = np.stack([np.bincount(drawn, minlength=inside.sum()), np.ones(inside.sum())]).astype(float)
     functions = of_quadrants(part, quadrant[inside]) if metric in OF_QUADRANTS else of_buildings(part, severity[inside])
     for value, places in zip(functions[metric](weights), (np.sort(drawn), np.arange(inside.sum())), strict=True):
-        chosen = part.take(places)
+        chosen = part.select(places)
         expected = accuracy_figures(chosen, quadrant[inside][places], severity[inside][places])
         assert value == pytest.approx(expected.get(metric, np.nan), abs=1e-9, nan_ok=True)
 
@@ -83,7 +83,7 @@ def test_pairing_takes_out_what_is_hard_for_both():
     rng = np.random.default_rng(0)
     severity = rng.uniform(1, 4, 800)
     hard, unknown = 2 * np.abs(rng.standard_normal(800)), np.full(800, np.nan)
-    own = Judged(np.full((800, 4), 0.25), severity + hard + 0.02, unknown, unknown)
+    own = JudgedAnswers(np.full((800, 4), 0.25), severity + hard + 0.02, unknown, unknown)
     other = own._replace(severity=severity + hard)
     found = drops("severity_mae", own, other, np.zeros(800, dtype=int), severity)
     np.testing.assert_allclose(found, 0.02)
@@ -109,7 +109,8 @@ def test_a_model_that_is_worse_by_the_margin_passes_at_most_as_often_as_the_conf
         true = np.zeros(300, dtype=int)
         unknown = np.full(300, 1.0)
         a, b = (
-            Judged(np.where(np.arange(4) == (~r)[:, None], 0.7, 0.1), unknown, unknown, unknown) for r in (own, right)
+            JudgedAnswers(np.where(np.arange(4) == (~r)[:, None], 0.7, 0.1), unknown, unknown, unknown)
+            for r in (own, right)
         )
         passed += upper_bound(drops("quadrant_accuracy", a, b, true, unknown), 0.95) <= margin
     assert passed / 200 == pytest.approx(0.05, abs=0.04)
@@ -122,13 +123,13 @@ def test_one_answer_that_is_no_number_leaves_no_drop(metric, place, who, broken)
     own, quadrant, severity = answers(60, 6)
     values = np.array(own[place])
     values[np.flatnonzero(quadrant >= 0)[5]] = broken
-    everyone = {"a": own, "b": own, who: own._replace(**{Judged._fields[place]: values})}
-    assert resampled_drops([Pair(metric, "a", "b")], everyone, quadrant, severity) == {}
+    everyone = {"a": own, "b": own, who: own._replace(**{JudgedAnswers._fields[place]: values})}
+    assert resampled_drops([MetricPair(metric, "a", "b")], everyone, quadrant, severity) == {}
 
 
 def test_nobody_and_nothing_leave_no_drop():
     own, _, severity = answers(60, 6)
-    pairs = [Pair("quadrant_accuracy", "a", "b"), Pair("severity_mae", "a", "gone")]
+    pairs = [MetricPair("quadrant_accuracy", "a", "b"), MetricPair("severity_mae", "a", "gone")]
     assert resampled_drops(pairs, {"a": own, "b": own}, np.full(60, -1), severity) == {}
 
 

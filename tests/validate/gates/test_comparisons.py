@@ -6,21 +6,21 @@ import numpy as np
 import pytest
 
 from plumbline.params import Gate
-from plumbline.validate.evidence import Evidence
-from plumbline.validate.gates.bootstrap import RESAMPLES, Pair
+from plumbline.validate.evidence import GateEvidence
+from plumbline.validate.gates.bootstrap import RESAMPLES, MetricPair
 from plumbline.validate.gates.rules import drops_of
 from plumbline.validate.measure import slices
-from plumbline.validate.metrics import Judged
+from plumbline.validate.metrics import JudgedAnswers
 from tests.validate.test_slices import buildings
 
 TEST = buildings([9] * 6 + [30] * 12, [2.0] * 18, ["c"] * 6 + ["x"] * 12, [0] * 18, [200] * 18, [0] * 18, [1] * 18)
 PARTS = slices(TEST, max_strain_error_permille=0.1)
-PAIR = Pair("severity_mae", "int8", "float32")
+PAIR = MetricPair("severity_mae", "int8", "float32")
 
 
 def said(error):
     unknown = np.full(18, np.nan)
-    return Judged(np.full((18, 4), 0.25), np.asarray(TEST.severity) + error, unknown, unknown)
+    return JudgedAnswers(np.full((18, 4), 0.25), np.asarray(TEST.severity) + error, unknown, unknown)
 
 
 EVERYONE = {"int8": said(np.where(np.arange(18) < 6, 0.5, 0.1)), "float32": said(0.1)}
@@ -28,7 +28,7 @@ EVERYONE = {"int8": said(np.where(np.arange(18) < 6, 0.5, 0.1)), "float32": said
 
 def drops(**changed):
     content = {"metric": "severity_mae", "artifact": "int8", "max_drop_vs": "float32", **changed}
-    evidence = Evidence(EVERYONE, np.asarray(TEST.quadrant), np.asarray(TEST.severity), PARTS)
+    evidence = GateEvidence(EVERYONE, np.asarray(TEST.quadrant), np.asarray(TEST.severity), PARTS)
     return drops_of([Gate.model_validate(content)], evidence)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plumbline.core.errors import InputError
 from plumbline.params import Gate, Gates, parse_params
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS
-from plumbline.validate.gates.bootstrap import Pair
+from plumbline.validate.gates.bootstrap import MetricPair
 from plumbline.validate.gates.rules import evaluate as judge
 from plumbline.validate.gates.verdict import FORMAT, check_format, failed_rules
 from tests.tiny import PARAMS
@@ -32,7 +32,7 @@ def certain(rules, table):
     """Drops of the figures in `table` that are the same in every resample."""
     drops = {}
     for part, row in table.items():
-        pairs = {Pair(r.metric, r.artifact, r.max_drop_vs) for r in rules if r.max_drop_vs}
+        pairs = {MetricPair(r.metric, r.artifact, r.max_drop_vs) for r in rules if r.max_drop_vs}
         for pair in pairs:
             own, other = (row.get(who, {}).get(pair.metric) for who in (pair.artifact, pair.reference))
             if own is not None and other is not None:
@@ -131,6 +131,7 @@ def test_a_comparison_names_what_it_compares_with():
     )
 
 
+INT8_PAIR = MetricPair("severity_mae", "int8", "float32")
 NOISY = np.linspace(-0.01, 0.05, 101)
 """Drops of resamples, 0.02 in the mean; a share c of them is at most 0.06 c - 0.01."""
 
@@ -141,18 +142,22 @@ NOISY = np.linspace(-0.01, 0.05, 101)
 )
 def test_a_drop_must_be_ruled_out_with_the_confidence_asked_for(margin, confidence, passed):
     asked = rule(max_drop_vs="float32", margin=margin, **({"confidence": confidence} if confidence else {}))
-    gate = evaluate([asked], TABLE, {"all": {Pair("severity_mae", "int8", "float32"): NOISY}})
+    gate = evaluate([asked], TABLE, {"all": {INT8_PAIR: NOISY}})
     (result,) = gate["rules"]
     assert result["passed"] is passed
     assert result["confidence"] == (confidence or 0.95)
     assert result["drop_bound"] == pytest.approx(0.06 * result["confidence"] - 0.01, abs=0.0007)
-    by_section = evaluate([asked], TABLE, {"all": {Pair("severity_mae", "int8", "float32"): NOISY}}, confidence=0.6)
+    by_section = evaluate([asked], TABLE, {"all": {INT8_PAIR: NOISY}}, confidence=0.6)
     assert by_section["rules"][0]["confidence"] == (confidence or 0.6)
 
 
 @pytest.mark.parametrize(
     "drops",
-    [{}, {"all": {}}, {"all": {Pair("severity_mae", "int8", "float32"): np.r_[np.zeros(94), np.full(6, np.nan)]}}],
+    [
+        {},
+        {"all": {}},
+        {"all": {INT8_PAIR: np.r_[np.zeros(94), np.full(6, np.nan)]}},
+    ],
     ids=["no slice", "no pair", "too many resamples without a figure"],
 )
 def test_a_drop_without_a_bound_is_no_pass(drops):
@@ -257,6 +262,6 @@ def test_a_larger_drop_never_passes_where_a_smaller_one_fails(metric, drops, mar
     asked = [rule(metric=metric, max_drop_vs="float32", margin=margin, confidence=confidence)]
 
     def passed(values):
-        return evaluate(asked, table, {"all": {Pair(metric, "int8", "float32"): values}})["verdict"] == "pass"
+        return evaluate(asked, table, {"all": {MetricPair(metric, "int8", "float32"): values}})["verdict"] == "pass"
 
     assert passed(np.array(drops)) or not passed(np.array(drops) + more)

@@ -14,9 +14,9 @@ from plumbline.export.stage import ARTIFACTS
 from plumbline.params import Gate, Gates
 from plumbline.params.validate import HIGHER_IS_BETTER
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.evidence import Evidence
+from plumbline.validate.evidence import GateEvidence
 from plumbline.validate.gates.rules import drops_of, evaluate
-from plumbline.validate.metrics import Judged, accuracy_figures
+from plumbline.validate.metrics import JudgedAnswers, accuracy_figures
 from plumbline.validate.report.content import METRICS, intervals, report_figures, with_verdict
 from plumbline.validate.report.page import report_page
 from tests.browser import TEXTS, framed, in_browser
@@ -116,7 +116,7 @@ def test_names_are_text_and_nothing_else(content):
 def test_a_model_of_nans_leaves_places_empty(content):
     test = made(30)
     nothing = np.full(30, np.nan)
-    everyone = {"float32": said(test, 0.1), "int8": Judged(np.full((30, 4), np.nan), nothing, nothing, nothing)}
+    everyone = {"float32": said(test, 0.1), "int8": JudgedAnswers(np.full((30, 4), np.nan), nothing, nothing, nothing)}
     gate = {"verdict": "fail", "rules": []}
     table = {"all": {"float32": {"buildings": 30.0, "severity_mae": 0.1}, "int8": {"buildings": 30.0}}}
     found = report_content(test, everyone, table, gate)
@@ -127,7 +127,7 @@ def test_a_model_of_nans_leaves_places_empty(content):
 
 
 def report_content(test, everyone, table, gate):
-    evidence = Evidence(everyone, test.quadrant, test.severity, {})
+    evidence = GateEvidence(everyone, test.quadrant, test.severity, {})
     return with_verdict(report_figures(evidence, table), gate)
 
 
@@ -151,7 +151,7 @@ def said(test, error, right=0.7, seed=1):
     probability = np.full((count, 4), 0.1)
     probability[np.arange(count), chosen] = 0.7
     severity = test.severity + error * random.choice((-1.0, 1.0), count)
-    return Judged(probability, severity, severity - 1, severity + 1)
+    return JudgedAnswers(probability, severity, severity - 1, severity + 1)
 
 
 def test_the_interval_of_a_share_is_that_of_the_binomial():
@@ -172,7 +172,7 @@ def test_the_worse_end_of_a_difference_is_the_bound_of_the_gate(metric):
     test = made(300)
     everyone = {"float32": said(test, 0.25), "int8": said(test, 0.3, right=0.6, seed=2)}
     rule = Gate(metric=metric, artifact="int8", max_drop_vs="float32", margin=1.0)
-    evidence = Evidence(everyone, test.quadrant, test.severity, {"all": np.ones(300, dtype=bool)})
+    evidence = GateEvidence(everyone, test.quadrant, test.severity, {"all": np.ones(300, dtype=bool)})
     table = {"all": {name: accuracy_figures(one, test.quadrant, test.severity) for name, one in everyone.items()}}
     gate = evaluate([rule], table, drops_of([rule], evidence), Gates(rules=[rule]))
     low, high = report_content(test, everyone, table, gate)["from_reference"]["int8"][metric]

@@ -94,8 +94,8 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     network = builder.create_network()
     parser = tensorrt.OnnxParser(network, logger)
     if not parser.parse(onnx.read_bytes()):
-        said = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
-        raise PlumblineError(f"{onnx}: TensorRT cannot read it ({said}).")
+        errors = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
+        raise PlumblineError(f"{onnx}: TensorRT cannot read it ({errors}).")
     config = builder_config(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
     plan = builder.build_serialized_network(network, config)
     if plan is None:
@@ -115,8 +115,8 @@ def builder_config(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[s
         if cache is not None and config.set_timing_cache(cache, False):
             break
         log.warning("TensorRT: timings of earlier builds are of another device or version; they are made anew.")
-    taken = builder.create_optimization_profile()
+    tuned = builder.create_optimization_profile()
     for name, (least, best, most) in shapes.shapes(columns).items():
-        taken.set_shape(name, least, best, most)
-    config.add_optimization_profile(taken)
+        tuned.set_shape(name, least, best, most)
+    config.add_optimization_profile(tuned)
     return config

@@ -27,7 +27,7 @@ def plan_from_torch(
 
     model = read_network(weights, widths)
     program = trace(in_half(model) if artifact == "fp16" else model, "cuda")
-    given = [
+    inputs = [
         torch_tensorrt.Input(
             name=name,
             min_shape=least,
@@ -39,7 +39,7 @@ def plan_from_torch(
     ]
     plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
         program,
-        arg_inputs=given,
+        arg_inputs=inputs,
         disable_tf32=True,
         timing_cache_path=str(timings),
         # By default torch-tensorrt takes the bias of an attention, here the padding, for a causal mask.

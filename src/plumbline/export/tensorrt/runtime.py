@@ -1,4 +1,4 @@
-"""Keep an engine on disk, and run it.
+"""Write an engine to disk, and run it.
 
 Shape legend: B buildings, L scatterers, F features.
 """
@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.export.answers import Answers, Released
-from plumbline.export.interface import FLOATS, MASK, NAMES, SEQUENCES, About, signature
+from plumbline.export.interface import FLOATS, MASK, NAMES, SEQUENCES, ModelProperties, signature
 from plumbline.export.tensorrt.device import Device, this_device
 from plumbline.params.compress import EngineArtifact, Through
 
@@ -26,7 +26,7 @@ PLAN, ABOUT = "model.engine", "engine.json"
 BEST_BATCH, BEST_LENGTH = 64, 32
 """Shape that TensorRT tunes for, where the largest allows it: what most batches of real buildings are near to."""
 MAX_BATCH = 256
-"""Buildings at a time that an engine takes at most."""
+"""Largest number of buildings of a batch of an engine."""
 Range = tuple[int, int, int]
 """Least, best and most."""
 
@@ -57,7 +57,7 @@ class Key(BaseModel):
     artifact: EngineArtifact
     through: Through
     onnx_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of the artifact's ONNX file, whichever way the engine was made."""
+    """Hash of the artifact's ONNX file, whichever way the engine was made."""
     device: Device
     profile: Profile
 
@@ -75,10 +75,10 @@ class EngineAbout(BaseModel):
     key: Key
     columns: dict[str, int]
     """F of `FLOATS`."""
-    said: About
-    """What the ONNX file says of itself."""
+    said: ModelProperties
+    """Metadata of the ONNX file."""
     sha256: str
-    """Of the plan."""
+    """Hash of the plan."""
 
 
 def engine_folder(out: Path, key: Key) -> Path:
@@ -151,10 +151,10 @@ class TensorRTModel(Released):
         if self._engine is None:
             raise InputError(f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.")
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
-        given = {n for n in names if self._engine.get_tensor_mode(n) == tensorrt.TensorIOMode.INPUT}
+        input_names = {n for n in names if self._engine.get_tensor_mode(n) == tensorrt.TensorIOMode.INPUT}
         # Outputs by their order: torch-tensorrt gives them names of its own.
-        self._outputs = [name for name in names if name not in given]
-        if given != set(NAMES) or len(self._outputs) != len(Answers._fields):
+        self._outputs = [name for name in names if name not in input_names]
+        if input_names != set(NAMES) or len(self._outputs) != len(Answers._fields):
             raise InputError(
                 f"{folder / PLAN}: tensors {', '.join(names)} found, {', '.join(NAMES)} and "
                 f"{len(Answers._fields)} outputs needed."
@@ -178,18 +178,18 @@ class TensorRTModel(Released):
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             # Kept until the stream is done: TensorRT knows addresses only.
-            given = {name: torch.from_numpy(np.ascontiguousarray(inputs[name])).cuda() for name in NAMES}
-            for name, value in given.items():
+            tensors = {name: torch.from_numpy(np.ascontiguousarray(inputs[name])).cuda() for name in NAMES}
+            for name, value in tensors.items():
                 self._context.set_input_shape(name, tuple(value.shape))
                 self._context.set_tensor_address(name, value.data_ptr())
-            taken = [
+            outputs = [
                 torch.empty(tuple(self._context.get_tensor_shape(name)), dtype=torch.float32, device="cuda")
                 for name in self._outputs
             ]
-            for name, value in zip(self._outputs, taken, strict=True):
+            for name, value in zip(self._outputs, outputs, strict=True):
                 self._context.set_tensor_address(name, value.data_ptr())
-            done = self._context.execute_async_v3(stream.cuda_stream)
+            has_answered = self._context.execute_async_v3(stream.cuda_stream)
             stream.synchronize()
-        if not done:
+        if not has_answered:
             raise PlumblineError("TensorRT did not answer; its own messages say why.")
-        return [value.cpu().numpy() for value in taken]
+        return [value.cpu().numpy() for value in outputs]

@@ -65,7 +65,8 @@ def _read_changes(folder: Path, base: Mapping[str, NDArray[np.float32]]) -> Arra
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{folder}: not readable as an adapter of this network ({error}). An adapter fits the float32 and fp16 "
-            "models of the package that it was trained for. Get the package again."
+            "models of the package that it was trained for. Get the package again.",
+            key="adapter.unreadable",
         ) from None
     return changes
 
@@ -84,8 +85,12 @@ def parse_adapters(texts: Sequence[str]) -> list[tuple[str, float]]:
         except ValueError:
             value = np.nan
         if not 0 <= value <= 2:
-            raise InputError(f"--adapter {text}: a weight from 0 to 2 is needed after the =.")
+            raise InputError(
+                f"--adapter {text}: a weight from 0 to 2 is needed after the =.", key="adapter.weight_out_of_range"
+            )
         if name in adapters:
-            raise InputError(f"--adapter {name}: given twice. Give each once, with its weight.")
+            raise InputError(
+                f"--adapter {name}: given twice. Give each once, with its weight.", key="adapter.given_twice"
+            )
         adapters[name] = value
     return list(adapters.items())

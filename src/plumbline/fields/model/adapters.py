@@ -41,7 +41,10 @@ def add_adapter(model: FieldDenoiser, name: str, rank: int, alpha: float, unfroz
     convolutions = [module for module, _ in model.unet.named_modules() if re.fullmatch(pattern, module)]
     excluded = [module for module in convolutions if re.fullmatch(within, module)]
     if len(excluded) == len(convolutions):
-        raise InputError(f"adapt.unfreeze: {', '.join(unfrozen)}: nothing is left for a low-rank change. Name fewer.")
+        raise InputError(
+            f"adapt.unfreeze: {', '.join(unfrozen)}: nothing is left for a low-rank change. Name fewer.",
+            key="adapter.all_unfrozen",
+        )
     config = LoraConfig(
         r=rank,
         lora_alpha=alpha,
@@ -66,7 +69,8 @@ def _whole_modules(network: nn.Module, names: Sequence[str]) -> list[str]:
         if name not in modules:
             parts = ", ".join(module for module in modules if "." not in module)
             raise InputError(
-                f"adapt.unfreeze: {name!r} is no module of the network. It has {parts}, and parts of these."
+                f"adapt.unfreeze: {name!r} is no module of the network. It has {parts}, and parts of these.",
+                key="adapter.unknown_module",
             )
         members = modules[name].named_children() if isinstance(modules[name], nn.ModuleList) else ()
         whole += [f"{name}.{member}" for member, _ in members] or [name]

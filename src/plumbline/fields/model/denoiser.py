@@ -100,9 +100,14 @@ def read_spec(path: Path) -> DenoiserSpec:
     except ValidationError as error:
         first = error.errors()[0]
         detail = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        raise InputError(f"{path}: not readable as a denoiser's spec ({detail}).") from None
+        raise InputError(
+            f"{path}: not readable as a denoiser's spec ({detail}).", key="network.unreadable_spec"
+        ) from None
     if spec.conditions != CHANNELS:
-        raise InputError(f"{path}: trained on other conditions than this version makes. Train it anew.")
+        raise InputError(
+            f"{path}: trained on other conditions than this version makes. Train it anew.",
+            key="network.other_conditions",
+        )
     return spec
 
 
@@ -118,5 +123,8 @@ def load_denoiser(folder: Path, weights: str = WEIGHTS, spec: str = SPEC) -> Fie
         model.load_state_dict({name: value.float() for name, value in state.items()})
     except (OSError, SafetensorError, RuntimeError, ValueError) as error:
         detail = str(error).splitlines()[0]
-        raise InputError(f"{folder / weights}: not readable as the weights of a denoiser ({detail}).") from None
+        raise InputError(
+            f"{folder / weights}: not readable as the weights of a denoiser ({detail}).",
+            key="network.unreadable_weights",
+        ) from None
     return model.eval()

@@ -49,7 +49,10 @@ def inference_steps(steps: int, train_steps: int) -> NDArray[np.int64]:
         InputError: more steps are wanted than there are.
     """
     if not 1 <= steps <= train_steps:
-        raise InputError(f"--steps {steps}: 1 to {train_steps} needed, the steps that the model was trained for.")
+        raise InputError(
+            f"--steps {steps}: 1 to {train_steps} needed, the steps that the model was trained for.",
+            key="steps.out_of_range",
+        )
     return np.round(np.arange(train_steps, 0, -train_steps / steps)).astype(np.int64)[:steps] - 1
 
 
@@ -57,6 +60,7 @@ def restore_steps(
     denoise: Denoise,
     noise: Float,
     alphas: NDArray[np.float64],
+    *,
     steps: int,
     eta: float,
     fresh: Iterator[Float] | None = None,
@@ -163,6 +167,7 @@ def draw_samples(
     model: DenoisingModel,
     maps: NDArray[np.float32],
     names: tuple[str, ...],
+    *,
     steps: int,
     samples: int,
     eta: float,
@@ -184,7 +189,7 @@ def draw_samples(
         shape = (len(range(mirror, samples, MIRRORS)), 2, *maps.shape[1:])
         fresh = opposite_draws(rng, shape)
         denoise = partial(model.denoise, conditions=conditions.channels)
-        clean = restore_steps(denoise, next(fresh), model.alphas, steps, eta, fresh)
+        clean = restore_steps(denoise, next(fresh), model.alphas, steps=steps, eta=eta, fresh=fresh)
         field = conditions.mean + conditions.scale[:, None, None] * clean
         parts.append(mirrored_field(field.astype(np.float32), mirror))
     return Samples(names, np.concatenate(parts), maps)

@@ -14,6 +14,7 @@ from scipy.special import erf
 from plumbline.core.console import track
 from plumbline.fields.model.sampling import (
     DenoisingModel,
+    Restored,
     component_distances,
     draw_samples,
     seen_components,
@@ -92,15 +93,15 @@ def restore_scenes(
         maps, truth = middle(scenes, number, settings.window)
         rng = np.random.default_rng([settings.seed, number])
         names = seen_components(maps)
-        drawn = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng).weighted(spread)
+        drawn = draw_samples(
+            model, maps, names, steps=settings.steps, samples=settings.samples, eta=settings.eta, rng=rng
+        ).weighted(spread)
         distance_m = component_distances(maps, names, settings.cell_m)
         is_near = distance_m <= spread.farthest_m
         parts = []
         for name, true in zip(drawn.names, truth, strict=False):
             restored = summarise(drawn, name, spread, distance_m, scenes.covariance(number))
-            parts.append(
-                _score_component(restored.mean, restored.deviation, restored.half_width, true, is_near, settings.cell_m)
-            )
+            parts.append(_score_component(restored, true, is_near, settings.cell_m))
         figures.append(_average_figures(parts))
     return figures
 
@@ -113,7 +114,9 @@ def process_figures(scenes: SceneSet, farthest_m: float, settings: ScoreSettings
         names = seen_components(maps)
         is_near = component_distances(maps, names, settings.cell_m) <= farthest_m
         parts = [
-            _score_component(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k], truth[k], is_near, settings.cell_m)
+            _score_component(
+                Restored(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k]), truth[k], is_near, settings.cell_m
+            )
             for k in range(len(names))
         ]
         figures.append(_average_figures(parts))
@@ -145,21 +148,19 @@ def middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float
     return np.asarray(scenes.maps[number])[cut], np.asarray(scenes.truth[number])[cut]
 
 
-def _score_component(
-    mean: Float, deviation: Float, half: Float, true: Float, is_near: NDArray[np.bool_], cell_m: float
-) -> Figures:
+def _score_component(restored: Restored, true: Float, is_near: NDArray[np.bool_], cell_m: float) -> Figures:
     if not is_near.any():
         return dict.fromkeys(METRICS, float("nan"))
+    mean, deviation, half = restored
     if not (np.isfinite(mean[is_near]).all() and np.isfinite(half[is_near]).all()):
         return {name: -np.inf if name in HIGHER_IS_BETTER else np.inf for name in METRICS}
     filled = np.where(is_near, mean, true)  # cells without an answer have no error
     error = (mean - true)[is_near]
-    share = float(is_near.mean())
     return {
         "rmse_mm": float(np.sqrt((error**2).mean())),
         "psnr_db": float(20 * np.log10(max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3))),
         "ssim": ssim(filled, true),
-        "gradient_error_mm_m": gradient_error(filled, true, cell_m) / share,
+        "gradient_error_mm_m": gradient_error(filled, true, cell_m) / float(is_near.mean()),
         "crps_mm": float(normal_crps(error, deviation[is_near]).mean()),
         "coverage": float((np.abs(error) <= half[is_near]).mean()),
     }

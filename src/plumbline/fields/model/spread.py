@@ -215,8 +215,12 @@ def read_spread(path: Path) -> Spread:
         spread = Spread.model_validate(read_json(path))
     except ValidationError as error:
         raise OtherVersion(
-            f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get one of this version."
+            f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get one of this version.",
+            key="spread.other_version",
         ) from None
     if set(spread.components) != set(COMPONENTS):
-        raise OtherVersion(f"{path}: {', '.join(COMPONENTS)} needed. Get one of this version.")
+        raise OtherVersion(
+            f"{path}: components {', '.join(COMPONENTS)} needed. Get one of this version.",
+            key="spread.other_components",
+        )
     return spread

@@ -177,10 +177,14 @@ def load_scenes(folder: Path) -> SceneSet:
     try:
         maps, truth = (np.load(folder / name, mmap_mode="r") for name in (MAPS_FILE, TRUTH_FILE))
     except (OSError, ValueError, EOFError) as error:
-        raise InputError(f"{folder}: not readable as scenes ({error}). Run `plumbline prepare` again.") from None
+        raise InputError(
+            f"{folder}: not readable as scenes ({error}). Run `plumbline prepare` again.", key="scenes.unreadable"
+        ) from None
     about = read_json(folder / SCENES_FILE)
     if not len(maps) == len(truth) == len(about):
         raise InputError(
-            f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Prepare again."
+            f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Run `plumbline prepare` "
+            "again.",
+            key="scenes.unequal_counts",
         )
     return SceneSet(maps, truth, about)

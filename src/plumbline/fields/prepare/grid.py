@@ -99,7 +99,8 @@ def observe(tracks: Sequence[Track]) -> Observations:
     observations = Observations(**columns)
     if not len(observations):
         raise InputError(
-            "no point has enough epochs with a value; a change cannot be told. Give products of a longer time."
+            "no point has enough epochs with a value to estimate a change. Give products of a longer time.",
+            key="points.too_few_epochs",
         )
     return observations
 

@@ -40,7 +40,7 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
     """
     scenes = sorted(path for path in ingested.iterdir() if path.is_dir()) if ingested.is_dir() else []
     if not scenes:
-        raise InputError(f"{ingested}: no scene found. Run `plumbline ingest` first.")
+        raise InputError(f"{ingested}: no scene found. Run `plumbline ingest` first.", key="scenes.none")
     with alone(STAGE), atomic_folder(out) as folder:
         work = WORK.resolve() / STAGE / folder.name
         jobs = [_PrepareJob(work / scene.name, scene, params.halo_m) for scene in scenes]
@@ -85,7 +85,8 @@ def _read_truth(path: Path) -> tuple[NDArray[np.float32], Grid]:
     except (OSError, KeyError, TypeError, *FAULTS) as error:
         raise InputError(
             f"{path}: not readable as the truth of a scene ({error}). Run `plumbline simulate` and "
-            "`plumbline ingest` again."
+            "`plumbline ingest` again.",
+            key="truth.unreadable",
         ) from None
 
 
@@ -125,6 +126,8 @@ def _stack(out: Path, parts: list[Path]) -> None:
         array = np.load(part)
         if array.shape != first.shape:
             sizes = f"{array.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
-            raise InputError(f"{part.parent.name}: {sizes}. Scenes of one training need one size.")
+            raise InputError(
+                f"{part.parent.name}: {sizes}. Scenes of one training need one size.", key="scenes.unequal_sizes"
+            )
         stacked[number] = array
     stacked.flush()

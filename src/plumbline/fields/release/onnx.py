@@ -1,6 +1,6 @@
 """Run the stages `compress` and `export` of fields: fewer steps, ONNX in three precisions.
 
-Fewer steps are what makes restoring cheaper: each costs one run of the network for every sample.
+Fewer steps make restoring cheaper: each step runs the network once for every sample.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from plumbline.fields.train.calibrate import TorchDenoiser
 from plumbline.params.fields import RestorationParams
 
 INPUTS, OUTPUT = ("noisy", "step", "conditions"), "clean"
-LEAST_HALVED = 64
-"""Values of a tensor of weights that is stored in 16 bits; smaller ones hardly count."""
+MIN_HALVED = 64
+"""Smallest number of values of a tensor that is stored in 16 bits."""
 
 
 def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
@@ -86,7 +86,7 @@ def halve_weights(source: Path, out: Path) -> None:
     casts = []
     for tensor in list(model.graph.initializer):
         values = numpy_helper.to_array(tensor)
-        if values.dtype != np.float32 or values.size < LEAST_HALVED:
+        if values.dtype != np.float32 or values.size < MIN_HALVED:
             continue
         name = f"{tensor.name}.half"
         half = numpy_helper.from_array(values.astype(np.float16), name)
@@ -98,12 +98,12 @@ def halve_weights(source: Path, out: Path) -> None:
     onnx.save(model, out)
 
 
-class _Reader(CalibrationDataReader):  # type: ignore[misc]
+class _CalibrationBatches(CalibrationDataReader):  # type: ignore[misc]
     def __init__(self, batches: Sequence[dict[str, NDArray[Any]]]) -> None:
-        self._left: Iterator[dict[str, NDArray[Any]]] = iter(batches)
+        self._batches: Iterator[dict[str, NDArray[Any]]] = iter(batches)
 
     def get_next(self) -> dict[str, NDArray[Any]] | None:
-        return next(self._left, None)
+        return next(self._batches, None)
 
 
 def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArray[Any]]]) -> None:
@@ -117,13 +117,13 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
     onnx.save(model, cleaned)
     convolutions = [node.name for node in model.graph.node if node.op_type == "Conv"]
     root = logging.getLogger()
-    before = root.level
-    root.setLevel(logging.ERROR)  # ONNX Runtime tells the root logger of each layer
+    level = root.level
+    root.setLevel(logging.ERROR)  # ONNX Runtime logs each layer to the root logger
     try:
         quantize_static(
             cleaned,
             out,
-            _Reader(batches),
+            _CalibrationBatches(batches),
             quant_format=QuantFormat.QDQ,
             op_types_to_quantize=["Conv", "Gemm", "MatMul"],
             nodes_to_exclude=[convolutions[0], convolutions[-1]],
@@ -134,7 +134,7 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
             extra_options={"ActivationSymmetric": True, "WeightSymmetric": True},
         )
     finally:
-        root.setLevel(before)
+        root.setLevel(level)
         cleaned.unlink(missing_ok=True)
     written = onnx.load(out)
     del written.metadata_props[:]
@@ -143,7 +143,7 @@ def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArra
 
 
 ARTIFACTS = ("float32", "fp16", "int8")
-"""`float32` is what training made, and what the others are measured against."""
+"""Precisions that are exported; `float32` is what training made and the reference of the others."""
 BATCH = 8
 
 
@@ -158,7 +158,7 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
     with atomic_folder(out) as folder:
         export_denoiser(model, folder / "float32.onnx", params.export.opset)
         halve_weights(folder / "float32.onnx", folder / "fp16.onnx")
-        batches = _batches(model, scenes, params)
+        batches = _make_batches(model, scenes, params)
         quantize_weights(folder / "float32.onnx", folder / "int8.onnx", batches)
         weights = {name: values.astype(np.float16) for name, values in load_file(trained / WEIGHTS).items()}
         save_file(weights, folder / PACKED_WEIGHTS)
@@ -169,33 +169,35 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 
 
-def _batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:
-    """Return inputs as in restoration, at steps from the first to the last; each batch from other scenes."""
+def _make_batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:
+    """Return inputs as in restoration, at steps from the first to the last, from random scenes."""
     rng = np.random.default_rng(params.train.seed)
     alphas = model.alphas.double().numpy()
     crop, count = params.train.crop, params.export.calibration_batches
-    found = []
+    batches = []
     for step in np.linspace(len(alphas) - 1, 0, count).round().astype(int):
         noisy, conditions = [], []
         for scene in rng.integers(0, len(scenes), BATCH):
             cut = (slice(None), slice(0, crop), slice(0, crop))
-            told = describe(np.asarray(scenes.maps[scene])[cut])
-            clean = (np.asarray(scenes.truth[scene])[cut] - told.mean) / told.scale[:, None, None]
+            scaled = describe(np.asarray(scenes.maps[scene])[cut])
+            clean = (np.asarray(scenes.truth[scene])[cut] - scaled.mean) / scaled.scale[:, None, None]
             noise = rng.standard_normal(clean.shape)
+            # The forward diffusion in one step (Ho et al. 2020, equation 4).
             noisy.append(np.sqrt(alphas[step]) * clean + np.sqrt(1 - alphas[step]) * noise)
-            conditions.append(told.channels)
-        given: dict[str, NDArray[Any]] = {
+            conditions.append(scaled.channels)
+        batch: dict[str, NDArray[Any]] = {
             "noisy": np.stack(noisy).astype(np.float32),
             "step": np.full(BATCH, step, np.int64),
             "conditions": np.stack(conditions),
         }
-        found.append(given)
-    return found
+        batches.append(batch)
+    return batches
 
 
 SCENES = 8
-"""Of the tune split, restored with each number of steps."""
+"""Largest number of scenes of the tune split that are restored with each number of steps."""
 SAMPLES = 8
+"""Samples of each of these scenes."""
 
 
 def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path) -> None:
@@ -206,19 +208,25 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
     """
     scenes = load_scenes(prepared / "tune").of_domain("plain")
     if not len(scenes):
-        raise InputError(f"{prepared / 'tune'}: no plain scene to try numbers of steps on. Simulate more.")
+        raise InputError(
+            f"{prepared / 'tune'}: no plain scene to try numbers of steps on. Simulate more.",
+            key="split.no_plain_scene",
+        )
     scenes = scenes.take(range(min(SCENES, len(scenes))))
     model, spread = TorchDenoiser(load_denoiser(trained)), read_spread(trained / SPREAD)
     rows = []
     for steps in sorted(set(params.compress.tried_steps)):
-        how = ScoreSettings(
+        settings = ScoreSettings(
             steps, SAMPLES, params.restore.eta, params.train.seed, params.simulate.cell_m, params.train.crop
         )
-        figures = restore_scenes(model, spread, scenes, how, f"{steps} steps")
-        told = [one for one in figures if not np.isnan(one["rmse_mm"])]
-        if not told:
-            raise InputError(f"{prepared / 'tune'}: no plain scene with a point near its middle. Simulate more.")
-        rows.append({"steps": steps, **{name: float(np.mean([one[name] for one in told])) for name in told[0]}})
+        figures = restore_scenes(model, spread, scenes, settings, f"{steps} steps")
+        restored = [row for row in figures if not np.isnan(row["rmse_mm"])]
+        if not restored:
+            raise InputError(
+                f"{prepared / 'tune'}: no plain scene with a point near its middle. Simulate more.",
+                key="scenes.no_near_point",
+            )
+        rows.append({"steps": steps, **{name: float(np.mean([row[name] for row in restored])) for name in restored[0]}})
     limit = (1 + params.compress.max_loss) * rows[-1]["rmse_mm"]
     fewest = next(row["steps"] for row in rows if row["rmse_mm"] <= limit)
     with atomic_folder(out) as folder:

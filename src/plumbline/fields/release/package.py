@@ -34,7 +34,7 @@ class FieldModel:
         """Open a model.
 
         Args:
-            path: the ONNX file. adapters: folder and weight of those that shall act. provider: ONNX Runtime's name of
+            path: the ONNX file. adapters: folder and weight of those to apply. provider: ONNX Runtime's name of
                 the device. threads: to compute with; 0: all cores.
 
         Raises:
@@ -46,36 +46,45 @@ class FieldModel:
             self.alphas = alphas_cumulative(spec["schedule"], int(spec["train_steps"]))
             self.multiple = 2 ** (len(spec["channels"]) - 1)
             conditions = tuple(spec["conditions"])
-        except Exception as error:  # protobuf, JSON and our own keys fail in classes of their own
+        except Exception as error:  # protobuf, JSON and missing keys raise different classes
             detail = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"{path}: not readable as a denoiser of fields ({detail}).") from None
+            raise InputError(
+                f"{path}: not readable as a denoiser of fields ({detail}).", key="network.unreadable"
+            ) from None
         if conditions != CHANNELS:
-            raise OtherVersion(f"{path}: made for other conditions than this version of Plumbline describes.")
+            raise OtherVersion(
+                f"{path}: made for other conditions than this version of Plumbline describes. Get a package of this "
+                "version.",
+                key="network.other_conditions",
+            )
         add_adapters(model, adapters)
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads
-        # Threads that wait for one another by spinning take the time of whoever else runs on a small machine.
+        # Threads that spin while they wait for each other slow down other processes on a small machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=[provider], enable_fallback=0
             )
         except Exception as error:
-            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).") from None
+            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.not_opened") from None
         if self._session.get_providers()[0] != provider:
-            raise InputError(f"{path}: {provider} did not start. Its libraries are missing or of another version.")
+            raise InputError(
+                f"{path}: {provider} did not start. Its libraries are missing or of another version.",
+                key="onnx.provider_not_started",
+            )
 
     def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all samples."""
         batch = np.broadcast_to(conditions, (len(noisy), *conditions.shape))
         steps = np.full(len(noisy), step, np.int64)
-        given = {
+        inputs = {
             "noisy": noisy.astype(np.float32, copy=False),
             "step": steps,
             "conditions": np.ascontiguousarray(batch),
         }
-        clean: NDArray[np.float32] = self._session.run(None, given)[0]
+        clean: NDArray[np.float32] = self._session.run(None, inputs)[0]
         return clean
 
 
@@ -103,9 +112,9 @@ class FieldManifest(PackageManifest):
     conditions: list[str]
     """Channels that the network is given, in this order; see `prepare.restoration.conditions`."""
     fields: list[str]
-    """Channels that it gives."""
+    """Channels of its answer."""
     restore: Restoring
-    """How fields were sampled when the spread was calibrated."""
+    """Sampling of fields with which the spread was calibrated."""
     prepare: PrepareFields
 
 
@@ -117,7 +126,7 @@ class FieldPackage:
     model: FieldModel
     spread: Spread
     adapters: tuple[str, ...]
-    """That act, as they were asked for."""
+    """Adapters that are applied, as the user named them."""
 
 
 def adapters_in(folder: Path) -> list[str]:
@@ -133,7 +142,10 @@ def verify_fields(folder: Path) -> FieldManifest:
     """
     family = family_of(folder)
     if family != FAMILY:
-        raise InputError(f"{folder}: a package of {family}, which restores no fields. Give one of {FAMILY}.")
+        raise InputError(
+            f"{folder}: a package of {family}, which restores no fields. Give one of {FAMILY}.",
+            key="package.other_family",
+        )
     return verify_folder(folder, FieldManifest)
 
 
@@ -143,14 +155,14 @@ def open_fields(
     """Verify a package of fields and open it.
 
     Args:
-        folder: the package. adapters: `NAME` or `NAME=WEIGHT` of those that shall act. artifact: file of `MODELS`.
+        folder: the package. adapters: `NAME` or `NAME=WEIGHT` of those to apply. artifact: file of `MODELS`.
         threads: to compute with; 0: all cores.
 
     Raises:
         InputError: it is damaged, or of another family; or there is no such adapter in it.
     """
     manifest = verify_fields(folder)
-    chosen = _chosen(folder, adapters)
+    chosen = _find_adapters(folder, adapters)
     main, _ = max(chosen, key=lambda item: item[1], default=(folder, 1.0))
     model = FieldModel(folder / artifact, chosen, threads=threads)
     return FieldPackage(manifest, model, read_spread(main / SPREAD), tuple(adapters))
@@ -164,15 +176,19 @@ def merge_adapters(folder: Path, adapters: Sequence[str], out: Path) -> None:
     """
     verify_fields(folder)
     model = onnx.load(folder / "model.onnx")
-    add_adapters(model, _chosen(folder, adapters))
+    add_adapters(model, _find_adapters(folder, adapters))
     with atomic_file(out) as temporary:
         onnx.save(model, temporary)
 
 
-def _chosen(folder: Path, adapters: Sequence[str]) -> list[Weighted]:
-    there = adapters_in(folder)
+def _find_adapters(folder: Path, adapters: Sequence[str]) -> list[Weighted]:
+    """Return folder and weight of each named adapter of a package."""
+    available = adapters_in(folder)
     chosen = parse_adapters(adapters)
     for name, _ in chosen:
-        if name not in there:
-            raise InputError(f"--adapter {name}: no such adapter in {folder}; in it: {', '.join(there) or 'none'}.")
+        if name not in available:
+            raise InputError(
+                f"--adapter {name}: no such adapter in {folder}; in it: {', '.join(available) or 'none'}.",
+                key="adapter.missing",
+            )
     return [(folder / ADAPTERS / name, weight) for name, weight in chosen]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import GateRefused, InputError, OtherVersion
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_csv, write_json
 from plumbline.export.package import write_folder
@@ -43,7 +43,7 @@ from plumbline.validate.gates.verdict import GATE, failed_rules
 
 PROCESS = "gaussian_process"
 DENSE = 1000.0
-"""Scatterers of a track a square kilometre, from which on a scene counts as dense."""
+"""Smallest number of scatterers of a track in a square kilometre of a dense scene."""
 REFERENCE = "float32"
 
 
@@ -54,35 +54,42 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
         InputError: an input folder is missing or damaged.
     """
     test = load_scenes(prepared / "test")
-    how = settings_of(params)
+    settings = settings_of(params)
     spread = read_spread(exported / SPREAD)
     parts = by_domain(test, params)
     models = {name: FieldModel(exported / f"{name}.onnx") for name in ARTIFACTS}
     table: dict[str, dict[str, list[Figures]]] = {ALL: {name: [] for name in (*models, PROCESS)}}
     for domain, scenes in parts.items():
-        found = {name: restore_scenes(one, spread, scenes, how, f"{domain}, {name}") for name, one in models.items()}
-        found[PROCESS] = process_figures(scenes, spread.farthest_m, how)
-        table[f"domain:{domain}"] = found
-        for name, figures in found.items():
+        by_model = {
+            name: restore_scenes(model, spread, scenes, settings, f"{domain}, {name}") for name, model in models.items()
+        }
+        by_model[PROCESS] = process_figures(scenes, spread.farthest_m, settings)
+        table[f"domain:{domain}"] = by_model
+        for name, figures in by_model.items():
             table[ALL][name] += figures
-    for kind, rows in _densities([about for scenes in parts.values() for about in scenes.about]).items():
+    for kind, rows in _group_by_density([about for scenes in parts.values() for about in scenes.about]).items():
         table[kind] = {name: [figures[row] for row in rows] for name, figures in table[ALL].items()}
     for name in adapters_in(exported):
         folder = exported / ADAPTERS / name
         if name in parts:
             adapted = FieldModel(exported / f"{REFERENCE}.onnx", [(folder, 1.0)])
-            figures = restore_scenes(adapted, read_spread(folder / SPREAD), parts[name], how, f"adapter {name}")
+            figures = restore_scenes(adapted, read_spread(folder / SPREAD), parts[name], settings, f"adapter {name}")
             table[f"adapter:{name}"] = {REFERENCE: figures, "base": table[f"domain:{name}"][REFERENCE]}
-    table = {part: {who: [_rounded(row) for row in rows] for who, rows in both.items()} for part, both in table.items()}
+    table = {
+        part: {name: [_round_figures(row) for row in rows] for name, rows in contenders.items()}
+        for part, contenders in table.items()
+    }
     fixed = {
         name: {
-            "parity_mm": largest_difference(models[REFERENCE], models[name], next(iter(parts.values())), how),
+            "parity_mm": largest_difference(models[REFERENCE], models[name], next(iter(parts.values())), settings),
             "size_bytes": float((exported / f"{name}.onnx").stat().st_size),
         }
         for name in ARTIFACTS
     }
-    # A model that answers with what is no number has no figure, and passes no rule.
-    fixed = {name: {key: one for key, one in own.items() if np.isfinite(one)} for name, own in fixed.items()}
+    # A model with an answer that is NaN or infinite has no figure, and passes no rule.
+    fixed = {
+        name: {key: value for key, value in figures.items() if np.isfinite(value)} for name, figures in fixed.items()
+    }
     measured = {
         "test_data": {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)},
         "exported": {"sha256": sha256_folder(exported)},
@@ -90,16 +97,16 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     with atomic_folder(out) as folder:
         write_json(folder / "measured.json", measured)
         write_json(folder / "metrics.json", summary(table, fixed))
-        write_csv(_rows(table), folder / SCENES)
+        write_csv(_list_rows(table), folder / SCENES)
 
 
 def settings_of(params: RestorationParams) -> ScoreSettings:
     """Return the settings with which this project restores its test scenes."""
-    given, asked = params.restore, params.validate_
+    restoring, validation = params.restore, params.validate_
     return ScoreSettings(
-        asked.steps or given.steps,
-        asked.samples or given.samples,
-        given.eta,
+        validation.steps or restoring.steps,
+        validation.samples or restoring.samples,
+        restoring.eta,
         params.train.seed,
         params.simulate.cell_m,
         params.train.crop,
@@ -113,47 +120,51 @@ def by_domain(test: SceneSet, params: RestorationParams) -> dict[str, SceneSet]:
         InputError: there is none.
     """
     if not len(test):
-        raise InputError("prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.")
+        raise InputError(
+            "prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.", key="split.empty"
+        )
     parts = {}
     for domain in DOMAINS:
         scenes = test.of_domain(domain)
         if len(scenes):  # spread over the levels of difficulty
-            most = min(params.validate_.max_scenes, len(scenes))
-            rows = np.unique(np.linspace(0, len(scenes) - 1, most).astype(int))
+            count = min(params.validate_.max_scenes, len(scenes))
+            rows = np.unique(np.linspace(0, len(scenes) - 1, count).astype(int))
             parts[domain] = scenes.take(rows.tolist())
     return parts
 
 
 def summary(table: Table, fixed: Any) -> dict[str, Any]:
-    """Return means over scenes: slice -> contender -> metric -> figure; `fixed` go to the slice of all."""
-    found: dict[str, Any] = {
+    """Return means over scenes: slice -> contender -> metric -> figure; `fixed` is in the slice `all`."""
+    means: dict[str, Any] = {
         part: {
-            who: {"scenes": len(rows), **{metric: mean_of(rows, metric) for metric in METRICS}}
-            for who, rows in everyone.items()
+            name: {"scenes": len(rows), **{metric: mean_of(rows, metric) for metric in METRICS}}
+            for name, rows in contenders.items()
         }
-        for part, everyone in table.items()
+        for part, contenders in table.items()
     }
     for name, figures in fixed.items():
-        found[ALL][name] |= figures
-    return found
+        means[ALL][name] |= figures
+    return means
 
 
-def _rounded(row: Figures) -> Figures:
+def _round_figures(row: Figures) -> Figures:
     """Return a scene's figures as `scenes.csv` has them, by which the gates are judged."""
     return {metric: round(row[metric], 5) for metric in METRICS}
 
 
-def _densities(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+def _group_by_density(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
+    """Return the numbers of the scenes with few scatterers and of those with many."""
     density = np.array([about["density"] for about in scenes])
     parts = {"density:low": np.flatnonzero(density < DENSE), "density:high": np.flatnonzero(density >= DENSE)}
     return {name: rows.tolist() for name, rows in parts.items()}
 
 
-def _rows(table: Table) -> list[dict[str, Any]]:
+def _list_rows(table: Table) -> list[dict[str, Any]]:
+    """Return the rows of `scenes.csv`."""
     return [
-        {"slice": part, "model": who, "scene": number, **row}
-        for part, everyone in table.items()
-        for who, rows in everyone.items()
+        {"slice": part, "model": name, "scene": number, **row}
+        for part, contenders in table.items()
+        for name, rows in contenders.items()
         for number, row in enumerate(rows)
     ]
 
@@ -172,36 +183,50 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
         InputError: a package is damaged, or the scenes are not those that the candidate was validated on.
     """
     if sha256_folder(prepared / "test") != verify_fields(candidate).hashes.get("test_data"):
-        raise InputError(f"{prepared / 'test'}: not the test data that {candidate} was validated on.")
-    parts, how = by_domain(load_scenes(prepared / "test"), params), settings_of(params)
+        raise InputError(
+            f"{prepared / 'test'}: not the test data that {candidate} was validated on.", key="package.other_test_data"
+        )
+    parts, settings = by_domain(load_scenes(prepared / "test"), params), settings_of(params)
     rules = [rule for rule in params.gate.rules if rule.max_ratio_to == CHAMPION]
     opened = {"fp16": open_fields(candidate)}
     verify_fields(champion)
     try:
         opened[CHAMPION] = open_fields(champion)
     except OtherVersion as error:  # it cannot serve either
-        log.warning("The champion is of another version of Plumbline; it is replaced without a comparison: %s", error)
+        warn(
+            "The champion is of another version of Plumbline; it is replaced without a comparison: %s",
+            error,
+            key="champion.other_version",
+        )
         rules, parts = [], {}
-    both = {
+    figures = {
         name: [
-            one
+            row
             for domain, scenes in parts.items()
-            for one in restore_scenes(model.model, model.spread, scenes, how, f"{domain}, {name}")
+            for row in restore_scenes(model.model, model.spread, scenes, settings, f"{domain}, {name}")
         ]
         for name, model in opened.items()
     }
-    gate = evaluate(rules, {ALL: both}, {}, params.gate)
+    gate = evaluate(rules, {ALL: figures}, {}, params.gate)
     if not rules:
         if parts:
-            log.warning("No rule compares with the champion; it is replaced without a comparison.")
+            warn(
+                "No rule compares with the champion; it is replaced without a comparison.", key="champion.not_compared"
+            )
         gate["verdict"] = "not compared"
-    rows = [{"model": who, "scene": n, **row} for who, own in both.items() for n, row in enumerate(own)]
+    rows = [
+        {"model": name, "scene": number, **row}
+        for name, scenes_of_model in figures.items()
+        for number, row in enumerate(scenes_of_model)
+    ]
     with atomic_folder(out) as folder:
         write_json(folder / GATE, gate)
         if rows:
             write_csv(rows, folder / SCENES)
     if gate["verdict"] == "fail":
-        raise GateRefused(f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.")
+        raise GateRefused(
+            f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.", key="champion.rule_failed"
+        )
     return out
 
 
@@ -217,10 +242,10 @@ def package(
     params: RestorationParams,
     out: Path,
 ) -> None:
-    """Write the model package of what the stage `approve` approved.
+    """Write the package of the models that the stage `approve` approved.
 
     Raises:
-        GateRefused: a model or the verdict is another than was approved.
+        GateRefused: a model or the verdict differs from what was approved.
         InputError: an input is missing or damaged, or the evidence is of other test data or figures.
     """
     gate = approved_gate(approved / APPROVAL, gated / GATE, exported)
@@ -256,13 +281,18 @@ def package_files(exported: Path, gate: Mapping[str, Any]) -> dict[str, Path]:
     judged = {rule["slice"] for rule in gate["rules"] if rule["metric"] in METRICS}
     for name in adapters_in(exported):
         if f"adapter:{name}" not in judged:
-            log.warning("adapter %s: not shipped, because no rule of gate.rules has the slice adapter:%s", name, name)
+            warn(
+                "adapter %s: not shipped, because no rule of gate.rules has the slice adapter:%s",
+                name,
+                name,
+                key="adapter.not_judged",
+            )
             continue
         for end in (CONFIG, WEIGHTS, SPREAD):
             files[f"{ADAPTERS}/{name}/{end}"] = exported / ADAPTERS / name / end
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.")
+        raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.", key="file.missing")
     return files
 
 
@@ -282,11 +312,11 @@ def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
         "| slice | model | scenes | RMSE, mm | PSNR, dB | SSIM | gradient error, mm/m | CRPS, mm | coverage of 90 % |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for part, everyone in metrics.items():
-        for who, row in everyone.items():
+    for part, contenders in metrics.items():
+        for contender, row in contenders.items():
             names = ("rmse_mm", "psnr_db", "ssim", "gradient_error_mm_m", "crps_mm", "coverage")
-            told = " | ".join("–" if row.get(name) is None else f"{row[name]:.3g}" for name in names)
-            lines.append(f"| {part} | {who} | {row['scenes']} | {told} |")
+            cells = " | ".join("–" if row.get(name) is None else f"{row[name]:.3g}" for name in names)
+            lines.append(f"| {part} | {contender} | {row['scenes']} | {cells} |")
     lines += ["", f"Gates: {gate['verdict']}.", ""]
     lines += [f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]]
     return "\n".join(lines) + "\n"

@@ -25,11 +25,11 @@ from plumbline.sources.city.causes import MOVING_AREAS
 
 COLUMNS = ("name", "direction", "rate_mm_year", "displacement_mm", "cells", "points", "buildings", "geometry")
 ROWS = 512
-"""Of the grid that are looked at together."""
-SEEN = 1000
-"""Rows and columns that say the median of a field, about."""
-HALF = float(ndtri((1 + COVERAGE) / 2))
-"""Half of the interval of normal errors, in standard deviations."""
+"""Rows of the grid that are searched at a time."""
+MEDIAN_CELLS = 1000
+"""Rows and columns, at most, of the thinned grid whose median is the level of a field."""
+HALF_INTERVAL_SD = float(ndtri((1 + COVERAGE) / 2))
+"""Half of the interval of a normal distribution, in standard deviations."""
 
 
 def field_areas(field: Field, blend: Blend, footprints: geopandas.GeoDataFrame | None = None) -> geopandas.GeoDataFrame:
@@ -58,37 +58,43 @@ def style_areas(areas: geopandas.GeoDataFrame, path: Path) -> None:
 
 
 def _areas(name: str, field: Field, blend: Blend) -> list[dict[str, Any]]:
-    place, found = _moving_cells(name, field, blend)
-    points = shapely.points(field.found.east_north)
+    positions, velocities = _find_moving_cells(name, field, blend)
+    points = shapely.points(field.observations.east_north)
     return [
         {
             "direction": name,
             "displacement_mm": row["rate_mm_year"] * field.years,
-            "cells": len(own),
+            "cells": len(cells),
             "points": len(shapely.STRtree(points).query(row["geometry"], predicate="intersects")),
             **row,
         }
-        for own, row in outline(place, found, REACH * field.grid.cell_m)
+        for cells, row in outline(positions, velocities, REACH * field.grid.cell_m)
     ]
 
 
-def _moving_cells(name: str, field: Field, blend: Blend) -> tuple[Float, Velocities]:
-    """Return the places (N, 2) of all cells that move and of their neighbours, and their velocities."""
+def _find_moving_cells(name: str, field: Field, blend: Blend) -> tuple[Float, Velocities]:
+    """Return positions (N, 2) and velocities of all cells that move, and of their neighbours."""
     grid, band = field.grid, BANDS.index(f"{name}_mm")
-    # Where two directions see most of a place, `los` is told at its edges alone; their median says nothing of the rest.
-    line = field.found.change[field.found.side == field.settings.line_side]
-    seen = line if name == "los" else blend.thinned([band], SEEN)
-    seen = seen[np.isfinite(seen)]
-    level = float(np.median(seen)) if len(seen) else 0.0
+    # `los` has values where one direction alone sees a place: often the edges, whose median is not the
+    # level of the field. The points of that direction cover the whole field.
+    points_mm = field.observations.change[field.observations.side == field.settings.line_side]
+    change_mm = points_mm if name == "los" else blend.thinned([band], MEDIAN_CELLS)
+    change_mm = change_mm[np.isfinite(change_mm)]
+    level_mm = float(np.median(change_mm)) if len(change_mm) else 0.0
     parts = [np.zeros((0, 4))]
     for first in range(0, grid.rows, ROWS):
+        # One row more on either side: the neighbours of its moving cells may be in this part.
         start, last = max(0, first - 1), min(first + ROWS, grid.rows)
         mean, _, low, high = blend.rows(start, min(last + 1, grid.rows))[band : band + 4]
-        against, noise = (mean - level) / field.years, (high - low) / 2 / HALF / field.years
-        moves = np.abs(against) > np.maximum(MOVES * noise, STILL)
-        near = binary_dilation(moves, np.ones((3, 3))) & np.isfinite(against)
-        near[: first - start] = near[last - start :] = False
-        row, column = np.nonzero(near)
-        parts.append(np.column_stack([grid.eastings[column], grid.northings[start + row], against[near], noise[near]]))
-    east, north, against, noise = np.concatenate(parts).T
-    return np.column_stack([east, north]), Velocities(against, noise)
+        rate, noise = (mean - level_mm) / field.years, (high - low) / 2 / HALF_INTERVAL_SD / field.years
+        is_moving = np.abs(rate) > np.maximum(MOVES * noise, STILL)
+        is_near = binary_dilation(is_moving, np.ones((3, 3))) & np.isfinite(rate)
+        is_near[: first - start] = is_near[last - start :] = False
+        row, column = np.nonzero(is_near)
+        parts.append(
+            np.column_stack(
+                [grid.eastings[column], grid.northings[start + row], rate[is_near], noise[is_near]],
+            )
+        )
+    east, north, rate, noise = np.concatenate(parts).T
+    return np.column_stack([east, north]), Velocities(rate, noise)

@@ -23,26 +23,26 @@ from plumbline.fields.release.package import FieldPackage
 from plumbline.sources.crs import GLOBE, transformer
 
 BANDS = tuple(f"{name}_{what}" for name in ("up", "east", "los") for what in ("mm", "std_mm", "low_mm", "high_mm"))
-"""In the order of `restore_window`; `gradient_mm_m` is made of the blended field."""
+"""Bands of up, east and the line of sight, in the order of `restore_window`."""
 WINDOW_BANDS = (*BANDS, "gradient_half_mm_m")
-"""Of a window; the last is half of the interval of the slope, of up or of the line of sight where this is told."""
+"""Bands of a window. The last is half of the interval of the slope, of up or of the line of sight."""
 
 
 STRIP_M = 50.0
-"""Where one direction alone sees a strip that is narrower than this along the rim of the map, nothing is told."""
+"""Width of the narrowest strip along the rim that is restored though one direction alone sees it."""
 
 
 @dataclass(frozen=True)
-class Settings:
+class WindowSettings:
     """Settings that all windows of a run share."""
 
     covariance: Covariance
-    """Of up and east; unused where all scatterers are seen from one direction."""
+    """Covariance of up and east; unused where all scatterers are seen from one direction."""
     line_covariance: Covariance
-    """Of the line of sight of `line_side`."""
+    """Covariance of the line of sight of `line_side`."""
     line_side: int
-    """`WEST` or `EAST`: the direction that has more scatterers. Where it alone sees a place, its line of sight is told;
-    that of the other would be another figure under the same name."""
+    """`WEST` or `EAST`: the direction that has more scatterers. Where it alone sees a place, the change
+    along its line of sight is restored; that of the other direction would be another quantity."""
     spread: Spread
     steps: int
     samples: int
@@ -55,16 +55,16 @@ class Settings:
 class Field:
     """A restored field, for drawing it and reading it off."""
 
-    found: Observations
-    whole: Grid
-    """Over all points; its windows are restored, whatever part is asked for."""
+    observations: Observations
+    full_grid: Grid
+    """Grid over all points; its windows are restored, also for a field of a part of it."""
     grid: Grid
-    """The part of it that is written."""
+    """Part of `full_grid` that is written."""
     crs: str
     package: FieldPackage
-    settings: Settings
+    settings: WindowSettings
     years: float = 1.0
-    """From the first to the last epoch of all tracks; known where a field is written."""
+    """Years from the first to the last epoch of all tracks; set where a field is written."""
     period: str = ""
     """First and last day of the change."""
 
@@ -74,90 +74,104 @@ class RestoredWindow:
     """Result of one window."""
 
     bands: NDArray[np.float32]
-    """(len(WINDOW_BANDS), rows, columns) mm, mm/m; NaN where nothing can be told."""
+    """(len(WINDOW_BANDS), rows, columns) mm, mm/m; NaN in cells too far from a scatterer."""
     samples: dict[str, Float]
-    """(K, rows, columns) mm of each component that is told somewhere, around its mean; not as wide as its spread."""
+    """(K, rows, columns) mm of each component with a value in any cell, around its mean; they vary
+    less than the component's calibrated deviation."""
 
 
-def restore_window(found: Observations, grid: Grid, model: DenoisingModel, settings: Settings) -> RestoredWindow | None:
+def restore_window(
+    observations: Observations, grid: Grid, model: DenoisingModel, settings: WindowSettings
+) -> RestoredWindow | None:
     """Restore the cells of `grid`; return None if every cell is too far from a scatterer.
 
-    The noise is drawn from the seed and the window's place, so that a run that is gone on with gives the same.
+    The noise depends on the seed and the window's place, so a run that is resumed gives the same field.
     """
-    farthest = settings.spread.farthest_m
-    near = found.take(grid.near(found.east_north, max(farthest + 2 * STRIP_M, settings.halo_m)))
-    margin = int(np.ceil(farthest / grid.cell_m)) + 2 * int(np.ceil(STRIP_M / grid.cell_m))
+    farthest_m = settings.spread.farthest_m
+    nearby = observations.take(
+        grid.near(observations.east_north, max(farthest_m + 2 * STRIP_M, settings.halo_m)),
+    )
+    # Cells beyond the window: scatterers there count for distances, and strips are complete.
+    margin = int(np.ceil(farthest_m / grid.cell_m)) + 2 * int(np.ceil(STRIP_M / grid.cell_m))
     wide = grid.window(-margin, -margin, grid.rows + 2 * margin, grid.columns + 2 * margin)
     inner = (slice(margin, margin + grid.rows), slice(margin, margin + grid.columns))
-    away = np.stack([distances(side, grid.cell_m) for side in bin_observations(near, wide).count])
-    told = away <= farthest
+    distance_m = np.stack([distances(count, grid.cell_m) for count in bin_observations(nearby, wide).count])
+    is_near = distance_m <= farthest_m
     line = settings.line_side
-    alone = _without_rim(told[line], told[1 - line], grid.cell_m)[inner]
-    away, told = away[:, *inner], told[:, *inner]
+    is_one_sided = _without_rim(is_near[line], is_near[1 - line], grid.cell_m)[inner]
+    distance_m, is_near = distance_m[:, *inner], is_near[:, *inner]
     bands = np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32)
-    drawn: dict[str, Float] = {}
-    both = told[0] & told[1]
-    if both.any():
-        _tell(BOTH, near, settings.covariance, away.max(axis=0), both, grid, model, settings, bands, drawn)
-    if alone.any():
-        own = near.take(near.side == line).along_line()
-        _tell(LINE, own, settings.line_covariance, away[line], alone, grid, model, settings, bands, drawn)
-    return RestoredWindow(bands, drawn) if drawn else None
+    samples: dict[str, Float] = {}
+    for names, scatterers, covariance, nearest_m, cells in (
+        (BOTH, nearby, settings.covariance, distance_m.max(axis=0), is_near[0] & is_near[1]),
+        (LINE, nearby.take(nearby.side == line).along_line(), settings.line_covariance, distance_m[line], is_one_sided),
+    ):
+        if cells.any():
+            part = _restore_components(
+                names, scatterers, covariance, nearest_m, grid=grid, model=model, settings=settings
+            )
+            bands = np.where(cells, part.bands, bands)
+            samples |= part.samples
+    return RestoredWindow(bands, samples) if samples else None
 
 
-def _without_rim(seen: NDArray[np.bool_], other: NDArray[np.bool_], cell_m: float) -> NDArray[np.bool_]:
-    """Return the cells that one direction sees alone, without narrow strips between the other's and no-data."""
-    alone = seen & ~other
+def _without_rim(is_near: NDArray[np.bool_], is_near_opposite: NDArray[np.bool_], cell_m: float) -> NDArray[np.bool_]:
+    """Return the cells that one direction sees alone, without narrow strips at the rim of the map."""
+    is_alone = is_near & ~is_near_opposite
     cells = int(STRIP_M / cell_m)
-    if cells < 2 or not other.any():
-        return alone
-    narrow = alone & ~ndimage.binary_opening(alone, np.ones((cells, cells)))
-    beside = ndimage.binary_dilation(~seen & ~other, np.ones((2 * cells + 1, 2 * cells + 1)))
-    return np.asarray(alone & ~(narrow & beside), bool)
+    if cells < 2 or not is_near_opposite.any():
+        return is_alone
+    is_narrow = is_alone & ~ndimage.binary_opening(is_alone, np.ones((cells, cells)))
+    is_at_rim = ndimage.binary_dilation(~(is_near | is_near_opposite), np.ones((2 * cells + 1,) * 2))
+    return np.asarray(is_alone & ~(is_narrow & is_at_rim), bool)
 
 
-def _tell(
+def _restore_components(
     names: tuple[str, ...],
-    near: Observations,
+    observations: Observations,
     covariance: Covariance,
     distance_m: Float,
-    cells: NDArray[np.bool_],
+    *,
     grid: Grid,
     model: DenoisingModel,
-    settings: Settings,
-    bands: NDArray[np.float32],
-    drawn: dict[str, Float],
-) -> None:
-    """Write the restored components into `bands`, in `cells`, and their samples into `drawn`."""
-    maps = stack_maps(estimate(near, grid, covariance, settings.halo_m), bin_observations(near, grid))
+    settings: WindowSettings,
+) -> RestoredWindow:
+    """Restore the components `names` in all cells; the bands of other components are NaN."""
+    maps = stack_maps(
+        estimate(observations, grid, covariance, settings.halo_m),
+        bin_observations(observations, grid),
+    )
     place = [round(grid.left / grid.cell_m), round(grid.top / grid.cell_m)]
     rng = np.random.default_rng([settings.seed, *(value % 2**32 for value in place)])
-    whole = draw_samples(model, maps, names, settings.steps, settings.samples, settings.eta, rng)
-    found = whole.weighted(settings.spread)
+    drawn = draw_samples(model, maps, names, steps=settings.steps, samples=settings.samples, eta=settings.eta, rng=rng)
+    weighted = drawn.weighted(settings.spread)
+    window = RestoredWindow(np.full((len(WINDOW_BANDS), grid.rows, grid.columns), np.nan, np.float32), {})
     for name in names:
-        one = summarise(found, name, settings.spread, distance_m, covariance)
+        summary = summarise(weighted, name, settings.spread, distance_m, covariance)
         first = BANDS.index(f"{name}_mm")
-        parts = (one.mean, one.deviation, one.mean - one.half_width, one.mean + one.half_width)
-        for band, values in enumerate(parts, first):
-            bands[band][cells] = values[cells]
+        low, high = summary.mean - summary.half_width, summary.mean + summary.half_width
+        window.bands[first : first + 4] = summary.mean, summary.deviation, low, high
         if name == names[0]:
-            figures = describe_slopes(found.of(name)[0], one.half_width, grid.cell_m)
-            bands[-1][cells] = settings.spread.slopes.half_width(figures)[cells]
-        # How errors of neighbours hang together, the samples tell also where they have little weight in the mean.
-        own = whole.of(name)[0]
-        drawn[name] = one.mean + own - own.mean(axis=0)
+            figures = describe_slopes(weighted.of(name)[0], summary.half_width, grid.cell_m)
+            window.bands[-1] = settings.spread.slopes.half_width(figures)
+        # Without the gain: the samples show how errors of neighbours are correlated, also where the gain
+        # gives them little weight in the mean.
+        samples_mm = drawn.of(name)[0]
+        window.samples[name] = summary.mean + samples_mm - samples_mm.mean(axis=0)
+    return window
 
 
-WINDOW, OVERLAP, LEAST = 64, 16, 32
-"""Cells of a side, as in training; those that two neighbours share; those of a side of the last window in a row or
-column, at least: it ends with the grid, at a multiple of `OVERLAP`, or of what the network needs."""
+WINDOW, OVERLAP, MIN_WINDOW = 64, 16, 32
+"""Side of a window, as in training; overlap of two neighbours; smallest side of the last window in a row or
+column, which ends with the grid, at a multiple of `OVERLAP` or of the network's; all in cells."""
 
 
 def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> Iterator[Grid]:
     """Yield windows that cover the grid, row by row; they may reach beyond it.
 
     Args:
-        grid: to cover. part: of it; only windows that reach into it count. multiple: of cells, of a side of a window.
+        grid: to cover. part: cells of the grid that the windows reach into; None: all.
+        multiple: number of cells of which the last window's side is a multiple.
     """
     part = part or grid
     first_row, first_column = offset(part, grid)
@@ -169,7 +183,7 @@ def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> It
 def _sides(cells: int, first: int, count: int, multiple: int) -> list[tuple[int, int]]:
     """Return first cell and number of cells of the windows that reach into the cells from `first` on."""
     starts = range(0, max(1, cells - OVERLAP), WINDOW - OVERLAP)
-    sides = [(start, int(np.clip(-(-(cells - start) // multiple) * multiple, LEAST, WINDOW))) for start in starts]
+    sides = [(start, int(np.clip(-(-(cells - start) // multiple) * multiple, MIN_WINDOW, WINDOW))) for start in starts]
     return [(start, size) for start, size in sides if first - size < start < first + count]
 
 
@@ -199,18 +213,18 @@ class Blend:
     def add(self, window: Grid, values: NDArray[np.float32]) -> None:
         """Add (bands, rows, columns) of a window, which may reach beyond the grid; NaN is ignored."""
         row, column = offset(window, self._grid)
-        # Cells of the window that lie in the grid.
+        # Cells of the window that are in the grid.
         rows = slice(max(0, -row), min(window.rows, self._shape[1] - row))
         columns = slice(max(0, -column), min(window.columns, self._shape[2] - column))
-        own = values[:, rows, columns]
-        weight = np.where(np.isfinite(own), self._ramp[rows, columns], 0)
-        place = (
+        inside = values[:, rows, columns]
+        weight = np.where(np.isfinite(inside), self._ramp[rows, columns], 0)
+        cells = (
             slice(None),
             slice(row + rows.start, row + rows.stop),
             slice(column + columns.start, column + columns.stop),
         )
-        self._sum[place] += weight * np.nan_to_num(own)
-        self._weight[place] += weight
+        self._sum[cells] += weight * np.nan_to_num(inside)
+        self._weight[cells] += weight
 
     def rows(self, first: int, last: int) -> NDArray[np.float32]:
         """Return (bands, rows, columns) of some rows; NaN where all windows are NaN."""
@@ -218,11 +232,11 @@ class Blend:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(weight > 0, np.asarray(self._sum[:, first:last]) / weight, np.nan).astype(np.float32)
 
-    def thinned(self, bands: list[int], most: int) -> NDArray[np.float32]:
-        """Return (bands, rows, columns) of every n-th row and column, so that a side has about `most` at the most."""
-        thin = max(1, max(self._grid.rows, self._grid.columns) // most)
-        rows = range(0, self._grid.rows, thin)
-        return np.concatenate([self.rows(row, row + 1)[bands, :, ::thin] for row in rows], axis=1)
+    def thinned(self, bands: list[int], max_side: int) -> NDArray[np.float32]:
+        """Return (bands, rows, columns) of every n-th row and column, with about `max_side` on a side at most."""
+        step = max(1, max(self._grid.rows, self._grid.columns) // max_side)
+        rows = range(0, self._grid.rows, step)
+        return np.concatenate([self.rows(row, row + 1)[bands, :, ::step] for row in rows], axis=1)
 
 
 FORM = "WEST,SOUTH,EAST,NORTH"
@@ -240,9 +254,10 @@ class Box(NamedTuple):
     def __str__(self) -> str:
         return ",".join(f"{value:.6g}" for value in self)
 
-    def turned(self, other: Box) -> Box:
-        """Return the box with its longitudes counted as those of another: 181 is -179, too."""
-        turns = 360 * np.round((other.west + other.east - self.west - self.east) / 720)
+    def turned(self, reference: Box) -> Box:
+        """Return the box with its longitudes turned by whole circles to those of a reference box."""
+        # The centres (west + east) / 2 then differ by at most half a circle.
+        turns = 360 * np.round((reference.west + reference.east - self.west - self.east) / 720)
         return self._replace(west=self.west + turns, east=self.east + turns)
 
 
@@ -255,24 +270,28 @@ def parse_box(text: str) -> Box:
     try:
         box = Box(*(float(part) for part in text.split(",")))
     except (ValueError, TypeError):
-        raise _refused(text, "four numbers are needed") from None
+        raise _box_error(text, "four numbers are needed", key="bbox.not_four_numbers") from None
     if not np.isfinite(box).all() or not (abs(box.west) <= 360 and abs(box.east) <= 360):
-        raise _refused(text, "degrees of WGS 84 are needed")
+        raise _box_error(text, "degrees of WGS 84 are needed", key="bbox.not_degrees")
     if not (abs(box.south) <= 90 and abs(box.north) <= 90):
-        raise _refused(text, "latitudes lie between -90 and 90; SOUTH is second and NORTH is last")
+        raise _box_error(
+            text,
+            "latitudes are between -90 and 90; SOUTH is second and NORTH is last",
+            key="bbox.latitude_out_of_range",
+        )
     if box.west - box.east > 180:  # across 180 degrees, as RFC 7946 writes it
         box = box._replace(east=box.east + 360)
     if not (box.west < box.east and box.south < box.north):
-        raise _refused(text, "WEST must be less than EAST, and SOUTH less than NORTH")
+        raise _box_error(text, "WEST must be less than EAST, and SOUTH less than NORTH", key="bbox.reversed")
     return box
 
 
-def _refused(text: str, why: str) -> InputError:
-    return InputError(f"--bbox {text}: {why}. Give {FORM} in degrees, as {EXAMPLE}.")
+def _box_error(text: str, why: str, *, key: str) -> InputError:
+    return InputError(f"--bbox {text}: {why}. Give {FORM} in degrees, as {EXAMPLE}.", key=key)
 
 
-def _in_degrees(crs: str, left: float, bottom: float, right: float, top: float) -> Box:
-    """Return bounds in m as degrees, the east beyond 180 where they lie across it."""
+def _to_degrees(crs: str, left: float, bottom: float, right: float, top: float) -> Box:
+    """Return bounds, m, as a box in degrees; its east is beyond 180 if they cross 180 degrees."""
     west, south, east, north = transformer(crs, GLOBE).transform_bounds(left, bottom, right, top)
     return Box(west, south, east + 360 * (east < west), north)
 
@@ -281,21 +300,24 @@ def cut_to_box(grid: Grid, crs: str, box: Box, east_north: NDArray[np.floating])
     """Return the part of a grid that covers a box, as far as the grid reaches.
 
     Args:
-        grid: over all points. crs: of its coordinates. box: what is asked for.
+        grid: over all points. crs: of its coordinates. box: part to restore.
         east_north: (N, 2) m, positions of the points.
 
     Raises:
-        InputError: no point lies in the box.
+        InputError: no point is in the box.
     """
     to_plane = transformer(GLOBE, crs)
     bottom, right = grid.top - grid.rows * grid.cell_m, grid.left + grid.columns * grid.cell_m
-    whole = _in_degrees(crs, grid.left, bottom, right, grid.top)
-    there = _in_degrees(crs, *east_north.min(axis=0), *east_north.max(axis=0)).turned(whole)
-    asked = box.turned(whole)
-    if asked.west < there.east and asked.east > there.west and box.south < there.north and box.north > there.south:
+    full = _to_degrees(crs, grid.left, bottom, right, grid.top)
+    points = _to_degrees(crs, *east_north.min(axis=0), *east_north.max(axis=0)).turned(full)
+    part = box.turned(full)
+    if part.west < points.east and part.east > points.west and part.south < points.north and part.north > points.south:
         # Far from the points the CRS may have no coordinates: never reproject a box larger than the grid.
-        near = Box(*np.maximum(asked, whole)[:2], *np.minimum(asked, whole)[2:])
-        part = grid.cut(*to_plane.transform_bounds(*near))
-        if part.near(east_north, 0).any():
-            return part
-    raise InputError(f"--bbox {box}: no point lies in it. The points lie in {there} ({FORM}).")
+        common = Box(*np.maximum(part, full)[:2], *np.minimum(part, full)[2:])
+        cells = grid.cut(*to_plane.transform_bounds(*common))
+        if cells.near(east_north, 0).any():
+            return cells
+    raise InputError(
+        f"--bbox {box}: no point is in it. The points are in {points} ({FORM}). Give a box of that place.",
+        key="bbox.no_points",
+    )

@@ -25,7 +25,7 @@ from plumbline.core.console import log
 from plumbline.core.extras import need
 from plumbline.core.files import atomic_file
 from plumbline.fields.model.slopes import gradient
-from plumbline.fields.prepare.grid import Grid
+from plumbline.fields.prepare.grid import EAST, WEST, Grid
 from plumbline.fields.restore.field import BANDS, Blend, Field
 from plumbline.reporting.colours import DIVERGING
 from plumbline.serve.map.document import PAGE
@@ -34,15 +34,16 @@ from plumbline.serve.qgis.styles import field_style
 from plumbline.sources.globe import TURN_DEG
 
 GRADIENTS = ("gradient_mm_m", "gradient_low_mm_m", "gradient_high_mm_m")
-"""Of the blended field: the slope, and the ends of its 90 % interval."""
+"""Bands that are computed from the blended field: the slope, and the ends of its 90 % interval."""
 BLOCK = 512
-"""Cells of a side of a tile in the file."""
+"""Side of a tile in the file, cells."""
 
 
 def write_cog(
     rows: Callable[[int, int], NDArray[np.float32]],
     bands: Sequence[str],
     grid: Grid,
+    *,
     crs: str,
     tags: Mapping[str, str],
     work: Path,
@@ -51,9 +52,9 @@ def write_cog(
     """Write `out`, atomically; NaN means no data.
 
     Args:
-        rows: gives (bands, last - first, columns) of the rows from `first` to before `last`.
-        bands: their descriptions. grid, crs: where the cells lie. tags: of the file.
-        work: folder for what is written first, the caller's to remove.
+        rows: returns (bands, last - first, columns) of the rows from `first` to before `last`.
+        bands: their descriptions. grid, crs: place of the cells. tags: of the file.
+        work: folder for a temporary file; the caller removes the folder.
     """
     profile = {
         "driver": "GTiff",
@@ -69,8 +70,8 @@ def write_cog(
         "blockysize": BLOCK,
         "BIGTIFF": "IF_SAFER",
     }
-    plain = work / "plain.tif"
-    with rasterio.open(plain, "w", **profile) as target:
+    uncompressed = work / "plain.tif"
+    with rasterio.open(uncompressed, "w", **profile) as target:
         for first in range(0, grid.rows, BLOCK):
             last = min(first + BLOCK, grid.rows)
             target.write(rows(first, last), window=Part(0, first, grid.columns, last - first))
@@ -79,25 +80,26 @@ def write_cog(
         target.update_tags(**tags)
     with atomic_file(out) as temporary:
         rasterio.shutil.copy(
-            plain, temporary, driver="COG", compress="DEFLATE", predictor=3, overview_resampling="average"
+            uncompressed, temporary, driver="COG", compress="DEFLATE", predictor=3, overview_resampling="average"
         )
-    plain.unlink()
+    uncompressed.unlink()
 
 
 def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, output: Path) -> None:
-    """Write the bands of a blended field and its gradient with its interval, with tags; log what has a value.
+    """Write the bands of a blended field and its gradient, with tags; log how many cells have a value.
 
     Args:
-        field: what is restored. blend: its values. work: as of `write_cog`. staged: what holds all files of the run.
-        output: GeoTIFF, in place once `staged` ends.
+        field: to write. blend: its values. work: as of `write_cog`.
+        staged: puts all files of the run in place at its end. output: GeoTIFF.
     """
-    grid, found = field.grid, field.found
-    both = found.directions > 1
-    kept = [number for number, name in enumerate(BANDS) if both or name.startswith("los")]
-    bands = [*(BANDS[number] for number in kept), *GRADIENTS]
-    main = 0 if both else BANDS.index("los_mm")
+    grid, observations = field.grid, field.observations
+    has_up = observations.directions > 1
+    numbers = [number for number, name in enumerate(BANDS) if has_up or name.startswith("los")]
+    bands = [*(BANDS[number] for number in numbers), *GRADIENTS]
+    main = 0 if has_up else BANDS.index("los_mm")
 
     def rows(first: int, last: int) -> NDArray[np.float32]:
+        # One row more on either side, for the slope.
         start, end = max(0, first - 1), min(grid.rows, last + 1)
         values = blend.rows(start, end)
         slope = (
@@ -107,25 +109,26 @@ def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, outpu
         )
         half = values[-1]
         slopes = np.stack([slope, np.maximum(slope - half, 0), slope + half])
-        whole = np.concatenate([values[kept], slopes.astype(np.float32)])
-        return whole[:, first - start : first - start + last - first]
+        stacked = np.concatenate([values[numbers], slopes.astype(np.float32)])
+        return stacked[:, first - start : first - start + last - first]
 
-    west = found.los[found.side == 0].mean(axis=0) if (found.side == 0).any() else None
-    east = found.los[found.side == 1].mean(axis=0) if (found.side == 1).any() else None
+    los = {
+        name: np.round(observations.los[observations.side == side].mean(axis=0), 4).tolist()
+        for name, side in (("west", WEST), ("east", EAST))
+        if (observations.side == side).any()
+    }
     tags = {
         "PLUMBLINE_MODEL": f"{field.package.manifest.name} {field.package.manifest.version}",
         "PLUMBLINE_ADAPTERS": ", ".join(field.package.adapters) or "none",
         "PLUMBLINE_STEPS": str(field.settings.steps),
         "PLUMBLINE_SAMPLES": str(field.settings.samples),
         "PLUMBLINE_FARTHEST_M": f"{field.settings.spread.farthest_m:g}",
-        "PLUMBLINE_LOS": json.dumps(
-            {k: np.round(v, 4).tolist() for k, v in (("west", west), ("east", east)) if v is not None}
-        ),
+        "PLUMBLINE_LOS": json.dumps(los),
         "PLUMBLINE_PERIOD": field.period,
         "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and high: 90 % interval",
     }
-    write_cog(rows, bands, grid, field.crs, tags, work, staged.enter_context(atomic_file(output)))
-    told = sum(
+    write_cog(rows, bands, grid, crs=field.crs, tags=tags, work=work, out=staged.enter_context(atomic_file(output)))
+    n_valued = sum(
         int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
     )
     log.info(
@@ -134,16 +137,17 @@ def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, outpu
         grid.rows,
         grid.columns,
         grid.cell_m,
-        100 * told / (grid.rows * grid.columns),
+        100 * n_valued / (grid.rows * grid.columns),
         field.settings.spread.farthest_m,
     )
 
 
-MOST_CELLS = 1000
-"""Of a side that the range is taken from; larger fields are thinned."""
+MAX_RANGE_CELLS = 1000
+"""Cells of a side, at most, from which the range of colours is computed."""
 RANGE = (2.0, 98.0)
 """Percentiles of the field; the colours end at the larger of both, on either side of 0."""
-LEAST_MM = 0.1
+MIN_LIMIT_MM = 0.1
+"""Smallest displacement at which colours end, mm."""
 
 
 def style_path(output: Path) -> Path:
@@ -152,10 +156,11 @@ def style_path(output: Path) -> Path:
 
 
 def write_style(limit_mm: float, staged: ExitStack, output: Path) -> None:
-    """Write the style, in place once `staged` ends. A style that somebody else wrote there stays.
+    """Write the style of a field. A style there that Plumbline did not write stays.
 
     Args:
-        limit_mm: at which the colours end. staged: what holds all files of the run. output: GeoTIFF.
+        limit_mm: displacement at which the colours end.
+        staged: puts all files of the run in place at its end. output: GeoTIFF of the field.
     """
     path = style_path(output)
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
@@ -166,18 +171,18 @@ def write_style(limit_mm: float, staged: ExitStack, output: Path) -> None:
 
 def ends_mm(field: Field, blend: Blend) -> float:
     """Return the displacement at which the colours of the first band end, mm."""
-    band = BANDS.index("up_mm" if field.found.directions > 1 else "los_mm")
-    values = blend.thinned([band], MOST_CELLS)
+    band = BANDS.index("up_mm" if field.observations.directions > 1 else "los_mm")
+    values = blend.thinned([band], MAX_RANGE_CELLS)
     values = values[np.isfinite(values)]
-    return max(LEAST_MM, float(np.abs(np.percentile(values, RANGE)).max())) if len(values) else LEAST_MM
+    return max(MIN_LIMIT_MM, float(np.abs(np.percentile(values, RANGE)).max())) if len(values) else MIN_LIMIT_MM
 
 
-MOST_PIXELS = 1500
-"""Of a side; larger fields are thinned."""
+MAX_PIXELS = 1500
+"""Pixels of a side of a picture, at most; larger fields are thinned."""
 
 
-def _figure_class() -> Any:
-    """Load matplotlib; its list of fonts goes into a temporary folder, not into the user's home."""
+def _load_figure_class() -> Any:
+    """Load matplotlib and return its Figure; its list of fonts is written to a temporary folder."""
     with TemporaryDirectory() as folder:
         os.environ.setdefault("MPLCONFIGDIR", folder)
         from matplotlib import font_manager  # noqa: F401 makes the list
@@ -192,30 +197,30 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
         InputError: matplotlib is not installed.
     """
     need("picture", "--picture")
-    figure = _figure_class()(figsize=(15, 5), layout="constrained")
+    figure = _load_figure_class()(figsize=(15, 5), layout="constrained")
     from matplotlib.colors import LinearSegmentedColormap
 
-    grid, both = field.grid, field.found.directions > 1
-    found = field.found.take(grid.near(field.found.east_north, 0))
-    name = "up" if both else "los"
-    at = [BANDS.index(f"{name}_{what}") for what in ("mm", "std_mm")]
-    values = blend.thinned(at, MOST_PIXELS)
+    grid, has_up = field.grid, field.observations.directions > 1
+    points = field.observations.take(grid.near(field.observations.east_north, 0))
+    name = "up" if has_up else "los"
+    values = blend.thinned([BANDS.index(f"{name}_mm"), BANDS.index(f"{name}_std_mm")], MAX_PIXELS)
     extent = (grid.left, grid.left + grid.columns * grid.cell_m, grid.top - grid.rows * grid.cell_m, grid.top)
-    shown = values[0][np.isfinite(values[0])]
-    most = float(np.percentile(np.abs(shown), 99)) if len(shown) else 1.0
+    finite_mm = values[0][np.isfinite(values[0])]
+    limit_mm = float(np.percentile(np.abs(finite_mm), 99)) if len(finite_mm) else 1.0
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
-    scale = {"cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING), "vmin": -most, "vmax": most}
-    across = found.los[:, 2] if both else np.ones(len(found))
+    scale = {"cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING), "vmin": -limit_mm, "vmax": limit_mm}
+    # Share of a vertical movement that is seen along the line of sight.
+    los_up = points.los[:, 2] if has_up else np.ones(len(points))
     pictures = (
         axes[0].imshow(values[0], extent=extent, **scale),
         axes[1].imshow(values[1], extent=extent, cmap="viridis"),
-        axes[2].scatter(*found.east_north.T, c=found.change / across, s=3, **scale),
+        axes[2].scatter(*points.east_north.T, c=points.change / los_up, s=3, **scale),
     )
-    said = {"up": "up", "los": "towards the satellite"}[name]
+    direction = {"up": "up", "los": "towards the satellite"}[name]
     titles = (
-        f"Displacement {said}, mm",
+        f"Displacement {direction}, mm",
         "Standard deviation, mm",
-        f"Points ({'line of sight / up' if both else said}), mm",
+        f"Points ({'line of sight / up' if has_up else direction}), mm",
     )
     for axis, picture, title in zip(axes, pictures, titles, strict=True):
         axis.set_title(title)
@@ -240,50 +245,58 @@ LAYERS = (
     ("gradient_high_mm_m", "Gradient: at most (90 % interval)", False),
 )
 """Band, name, and whether it is drawn about 0."""
-SLOPE_UNIT, LEAST_MM_M = "mm/m", 0.001
+SLOPE_UNIT, MIN_LIMIT_MM_M = "mm/m", 0.001
 PERCENTILE = 98.0
 
 
 def field_document(field: Path, title: str) -> dict[str, Any]:
     """Return a map document that shows the bands of a GeoTIFF of `plumbline restore`, in WGS 84."""
     with rasterio.open(field) as source:
-        step = max(1, math.ceil(max(source.height, source.width) / MOST_PIXELS))
+        step = max(1, math.ceil(max(source.height, source.width) / MAX_PIXELS))
         shape = (math.ceil(source.height / step), math.ceil(source.width / step))
-        left, bottom, right, top = source.bounds
-        east, north = transform(source.crs, "EPSG:4326", [left, right, right, left], [top, top, bottom, bottom])
-        if max(east) - min(east) > TURN_DEG / 2:  # counted as the map of such a city does
-            east = [x % TURN_DEG for x in east]
-        corners = [[round(x, 7), round(y, 7)] for x, y in zip(east, north, strict=True)]
+        west, south, east, north = source.bounds
+        lon, lat = transform(
+            source.crs,
+            "EPSG:4326",
+            [west, east, east, west],
+            [north, north, south, south],
+        )
+        if max(lon) - min(lon) > TURN_DEG / 2:  # as the map of a city across 180 degrees
+            lon = [x % TURN_DEG for x in lon]
+        corners = [[round(x, 7), round(y, 7)] for x, y in zip(lon, lat, strict=True)]
         overlays = []
         for band, name, about_zero in LAYERS:
             if band not in source.descriptions:
                 continue
             values = source.read(source.descriptions.index(band) + 1, out_shape=shape)
             if np.isfinite(values).any():
-                overlays.append({"name": name, "corners": corners, **_coloured(values, about_zero, band in GRADIENTS)})
+                overlays.append(
+                    {"name": name, "corners": corners, **_draw_overlay(values, about_zero, band in GRADIENTS)}
+                )
     return {
         **PAGE,
         "title": title,
-        "bounds": [min(east), min(north), max(east), max(north)],
+        "bounds": [min(lon), min(lat), max(lon), max(lat)],
         "overlays": overlays,
     }
 
 
-def _coloured(values: Float, about_zero: bool, slope: bool) -> dict[str, Any]:
-    unit, floor, digits = (SLOPE_UNIT, LEAST_MM_M, 3) if slope else ("mm", LEAST_MM, 1)
-    told = np.isfinite(values)
-    most = max(float(np.percentile(np.abs(values[told]), PERCENTILE)), floor)
-    least = -most if about_zero else 0.0
+def _draw_overlay(values: Float, about_zero: bool, slope: bool) -> dict[str, Any]:
+    """Return a band as a PNG picture with its legend."""
+    unit, floor, digits = (SLOPE_UNIT, MIN_LIMIT_MM_M, 3) if slope else ("mm", MIN_LIMIT_MM, 1)
+    has_value = np.isfinite(values)
+    highest = max(float(np.percentile(np.abs(values[has_value]), PERCENTILE)), floor)
+    lowest = -highest if about_zero else 0.0
     colours = DIVERGING if about_zero else SEQUENTIAL
     table = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], float)
-    place = np.clip((np.where(told, values, 0) - least) / (most - least), 0, 1) * (len(table) - 1)
+    share = np.clip((np.where(has_value, values, 0) - lowest) / (highest - lowest), 0, 1)
     image = np.zeros((4, *values.shape), np.uint8)
     for channel in range(3):
-        image[channel] = np.interp(place, np.arange(len(table)), table[:, channel]).round()
-    image[3] = np.where(told, 255, 0)
+        image[channel] = np.interp(share * (len(table) - 1), np.arange(len(table)), table[:, channel]).round()
+    image[3] = np.where(has_value, 255, 0)
     with MemoryFile() as memory:
         with memory.open(driver="PNG", height=values.shape[0], width=values.shape[1], count=4, dtype="uint8") as out:
             out.write(image)
         png = base64.b64encode(memory.read()).decode()
-    legend = {"colours": list(colours), "least": round(least, digits), "most": round(most, digits), "unit": unit}
+    legend = {"colours": list(colours), "least": round(lowest, digits), "most": round(highest, digits), "unit": unit}
     return {"png": f"data:image/png;base64,{png}", "legend": legend}

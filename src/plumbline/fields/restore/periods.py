@@ -1,4 +1,4 @@
-"""Check the observations of a period, and cut it into calendar years, each of which is a field of its own."""
+"""Check the observations of a period, and cut it into calendar years, each with its own field."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from plumbline.sources.city.window import Window
 from plumbline.sources.points.source import MIN_EPOCHS
 from plumbline.sources.points.track import Track
 
-LEAST_POINTS = 8
-"""From fewer no covariance can be told."""
-LEAST_SPAN_M = 30.0
-"""Across the line that points lie along; on less, no field is told beside it."""
-LEAST_DAYS = 183
-"""From the first to the last epoch in a year: a shorter piece at the ends of the products is no year's change."""
+MIN_POINTS = 8
+"""Smallest number of points to which a covariance is fitted."""
+MIN_SPAN_M = 30.0
+"""Smallest width of the points across their longest direction, m."""
+MIN_DAYS = 183
+"""Shortest time from the first to the last epoch in a year that has a field, days."""
 
 
 def year_path(output: Path, year: int) -> Path:
@@ -31,20 +31,20 @@ def year_path(output: Path, year: int) -> Path:
 
 
 def calendar_years(tracks: Sequence[Track], window: Window) -> dict[int, Window]:
-    """Return the years that have an epoch of any track, and lie with all their days in `window`."""
+    """Return the years with an epoch of any track and with all their days in `window`."""
     epochs = np.concatenate([track.epochs[[0, -1]] for track in tracks if len(track.epochs)])
     first, last = (int(str(day)[:4]) for day in (epochs.min(), epochs.max()))
     years = {year: Window(date(year, 1, 1), date(year, 12, 31)) for year in range(first, last + 1)}
     return {
-        year: own
-        for year, own in years.items()
-        if own.since and own.until and (window.since or own.since) <= own.since
-        if (window.until or own.until) >= own.until
+        year: days
+        for year, days in years.items()
+        if days.since and days.until and (window.since or days.since) <= days.since
+        if (window.until or days.until) >= days.until
     }
 
 
 def cut_to_year(tracks: Sequence[Track], year: Window) -> list[Track]:
-    """Return the tracks with the epochs of a year alone.
+    """Return the tracks with only the epochs of a year.
 
     Raises:
         InputError: a track has too few epochs in it, or they cover too little of it.
@@ -52,8 +52,11 @@ def cut_to_year(tracks: Sequence[Track], year: Window) -> list[Track]:
     cut = [year.cut(track.name, track, MIN_EPOCHS) for track in tracks]
     periods = period_overlap(cut, quiet=True)
     days = int((periods.end - periods.start) / np.timedelta64(1, "D"))
-    if days < LEAST_DAYS:
-        raise InputError(f"its epochs, {periods.start} to {periods.end}, cover {days} days; {LEAST_DAYS} are needed.")
+    if days < MIN_DAYS:
+        raise InputError(
+            f"its epochs, {periods.start} to {periods.end}, cover {days} days; {MIN_DAYS} are needed.",
+            key="year.too_short",
+        )
     return cut
 
 
@@ -62,18 +65,19 @@ class PartOfTime:
     """Tracks in a part of the time of a field."""
 
     tracks: list[Track]
-    whole: Field
+    field: Field
+    """Field of the whole time."""
 
-    def extent(self, found: Observations) -> tuple[Grid, Grid]:
-        """Return the grids of the whole: over all points, and what is written of it.
+    def extent(self, observations: Observations) -> tuple[Grid, Grid]:
+        """Return the grids of the field: over all points, and the part that is written.
 
         Raises:
             InputError: a direction is missing in the part: its file would have other bands.
         """
-        there, all_ = found.directions, self.whole.found.directions
-        if there != all_:
-            raise InputError(f"its points are seen from {there} of {all_} directions.")
-        return self.whole.whole, self.whole.grid
+        n_part, n_all = observations.directions, self.field.observations.directions
+        if n_part != n_all:
+            raise InputError(f"its points are seen from {n_part} of {n_all} directions.", key="year.missing_direction")
+        return self.field.full_grid, self.field.grid
 
 
 def period_of(tracks: Sequence[Track]) -> str:
@@ -82,28 +86,34 @@ def period_of(tracks: Sequence[Track]) -> str:
     return f"{periods.start} to {periods.end}"
 
 
-def check_found(found: Observations, names: Sequence[str]) -> None:
-    """Refuse observations that cannot make a field.
+def check_observations(observations: Observations, names: Sequence[str]) -> None:
+    """Refuse observations from which no field can be restored.
 
     Raises:
         InputError: too few points, all of them in a line, or tracks of different places.
     """
-    if len(found) < LEAST_POINTS:
+    if len(observations) < MIN_POINTS:
         raise InputError(
-            f"{', '.join(names)}: {len(found)} points with a change found, {LEAST_POINTS} needed for a field."
+            f"{', '.join(names)}: {len(observations)} points with a change found, {MIN_POINTS} needed for a field.",
+            key="points.too_few",
         )
-    middle = found.east_north - found.east_north.mean(axis=0)
-    across = np.linalg.svd(middle, full_matrices=False)[1][-1] / np.sqrt(len(found))
-    if 4 * across < LEAST_SPAN_M:
+    # The smallest singular value is the deviation across the longest direction times the root of the
+    # number of points. Four deviations are about the whole width.
+    centred = observations.east_north - observations.east_north.mean(axis=0)
+    across = np.linalg.svd(centred, full_matrices=False)[1][-1] / np.sqrt(len(observations))
+    if 4 * across < MIN_SPAN_M:
         raise InputError(
-            f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; {LEAST_SPAN_M:.0f} m are "
-            "needed for a field."
+            f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; {MIN_SPAN_M:.0f} m are "
+            "needed for a field.",
+            key="points.in_one_line",
         )
-    first, *others = np.unique(found.track)
-    whole = found.east_north[found.track == first]
-    for number in others:
-        own = found.east_north[found.track == number]
-        if (own.max(axis=0) < whole.min(axis=0)).any() or (own.min(axis=0) > whole.max(axis=0)).any():
+    first, *later = np.unique(observations.track)
+    reference = observations.east_north[observations.track == first]
+    low, high = reference.min(axis=0), reference.max(axis=0)
+    for number in later:
+        points = observations.east_north[observations.track == number]
+        if (points.max(axis=0) < low).any() or (points.min(axis=0) > high).any():
             raise InputError(
-                f"{names[first]} and {names[number]}: points of different places. Give products of one place."
+                f"{names[first]} and {names[number]}: points of different places. Give products of one place.",
+                key="tracks.different_places",
             )

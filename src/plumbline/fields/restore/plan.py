@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from pydantic import TypeAdapter
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.jobs import work_folder
@@ -17,33 +17,34 @@ from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_fields
-from plumbline.fields.restore.field import OVERLAP, Box, Field, Settings, cut_to_box, offset, windows
-from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_found, cut_to_year, period_of
+from plumbline.fields.restore.field import OVERLAP, Box, Field, WindowSettings, cut_to_box, offset, windows
+from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_observations, cut_to_year, period_of
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
 
-MOST_CELLS = 400_000_000
+MAX_CELLS = 400_000_000
+"""Largest number of cells of a field."""
 STAGE = "restore"
-SETTINGS = TypeAdapter(Settings)
+SETTINGS = TypeAdapter(WindowSettings)
 """Content of `settings.json`: what all windows of a run share, beside the observations."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class RestoreOptions:
     """Options of a user for a field."""
 
     steps: int | None = None
-    """None: as many as the package's spread was calibrated with; so for `samples`."""
+    """Number of steps; None: that with which the spread was calibrated. So for `samples`."""
     samples: int | None = None
     cell_m: float = 10.0
     adapters: tuple[str, ...] = ()
     seed: int = 0
     bbox: Box | None = None
-    """The part to restore; None: all."""
+    """Part to restore; None: all."""
 
 
-AS_CALIBRATED = Asked()
+AS_CALIBRATED = RestoreOptions()
 
 
 @dataclass(frozen=True)
@@ -70,65 +71,80 @@ class Plan:
 def plan_windows(
     points: Sequence[AnyFile],
     package: Path,
-    asked: Asked = AS_CALIBRATED,
+    options: RestoreOptions = AS_CALIBRATED,
     reading: Reading = AS_THEY_ARE,
+    *,
     accept: Callable[[list[Track]], None] | None = None,
     part: PartOfTime | None = None,
 ) -> Plan:
     """Read the points, fit their covariance, and cut the extent into windows; arguments as of `restore.restore`.
 
     Args:
-        accept: refuses points that are too many for somebody, before anything is computed.
-        part: if given, its tracks are taken, none is read, and the field has the grid and the directions of the whole.
+        accept: checks the tracks before anything is computed; may raise, as for too many points.
+        part: if set, its tracks are used and none is read; the field has the grid of the whole time.
 
     Raises:
         InputError: as `restore`.
     """
-    model = open_fields(package, asked.adapters)
+    model = open_fields(package, options.adapters)
     manifest = model.manifest
-    how = manifest.restore.model_copy(
-        update={name: n for name, n in (("steps", asked.steps), ("samples", asked.samples)) if n is not None}
+    restoring = manifest.restore.model_copy(
+        update={name: n for name in ("steps", "samples") if (n := getattr(options, name)) is not None}
     )
-    inference_steps(how.steps, len(model.model.alphas))  # refuse here what each window would
+    inference_steps(restoring.steps, len(model.model.alphas))  # raise here, once, what each window would
     tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, window=reading.window)
     if accept is not None:
         accept(tracks)
-    found = observe(tracks)
-    check_found(found, [track.name for track in tracks])
-    whole, grid = part.extent(found) if part else _extent(found, tracks[0].crs, asked, model.spread.farthest_m)
-    side = part.whole.settings.line_side if part else int((found.side == EAST).mean() > 0.5)
-    line = fit_covariance(found.take(found.side == side).along_line(), asked.cell_m, asked.seed)
-    covariance = fit_covariance(found, asked.cell_m, asked.seed) if found.directions > 1 else line
+    observations = observe(tracks)
+    check_observations(observations, [track.name for track in tracks])
+    full_grid, grid = (
+        part.extent(observations)
+        if part
+        else _make_grids(observations, tracks[0].crs, options, model.spread.farthest_m)
+    )
+    side = part.field.settings.line_side if part else int((observations.side == EAST).mean() > 0.5)
+    line = fit_covariance(observations.take(observations.side == side).along_line(), options.cell_m, options.seed)
+    has_up = observations.directions > 1
+    covariance = fit_covariance(observations, options.cell_m, options.seed) if has_up else line
     period = period_of(tracks)
     log.info(
         "%s: %d points; %s varies by %.1f mm over %.0f m, noise of a point %.1f mm",
         period,
-        len(found),
-        "up" if found.directions > 1 else "the line of sight",
+        len(observations),
+        "up" if has_up else "the line of sight",
         covariance.up_mm,
         covariance.length_m,
-        float(np.hypot(covariance.noise_scale * np.median(found.error), covariance.nugget_mm)),
+        float(np.hypot(covariance.noise_scale * np.median(observations.error), covariance.nugget_mm)),
     )
-    halo_m = manifest.prepare.halo_m
-    settings = Settings(covariance, line, side, model.spread, how.steps, how.samples, how.eta, asked.seed, halo_m)
-    field = Field(found, whole, grid, tracks[0].crs, model, settings, years_of(tracks), period)
+    settings = WindowSettings(
+        covariance=covariance,
+        line_covariance=line,
+        line_side=side,
+        spread=model.spread,
+        steps=restoring.steps,
+        samples=restoring.samples,
+        eta=restoring.eta,
+        seed=options.seed,
+        halo_m=manifest.prepare.halo_m,
+    )
+    field = Field(observations, full_grid, grid, tracks[0].crs, model, settings, years_of(tracks), period)
     source = {
         "package": manifest.version,
         "ingest": reading.ingest.model_dump(mode="json"),
         "format": reading.format_,
         "window": reading.window.record(),
-        "within": [vars(whole), side] if part else None,
+        "within": [vars(full_grid), side] if part else None,
     }
-    work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(asked), **source}, [])
+    work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(options), **source}, [])
     run = work / "run"
     if not (run / "settings.json").exists():
         with atomic_folder(run) as folder:
-            np.savez(folder / "observations.npz", **vars(found))
+            np.savez(folder / "observations.npz", **vars(observations))
             write_json(folder / "settings.json", SETTINGS.dump_python(settings, mode="json"))
     jobs = []
-    for window in windows(whole, grid, max(OVERLAP, model.model.multiple)):
-        row, column = offset(window, whole)
-        jobs.append(WindowJob(work / f"{row}_{column}", run, package.resolve(), asked.adapters, window))
+    for window in windows(full_grid, grid, max(OVERLAP, model.model.multiple)):
+        row, column = offset(window, full_grid)
+        jobs.append(WindowJob(work / f"{row}_{column}", run, package.resolve(), options.adapters, window))
     if part:
         return Plan(field, work, jobs)
     log.info(
@@ -144,34 +160,43 @@ def plan_windows(
 
 
 def plan_years(
-    points: Sequence[AnyFile], package: Path, asked: Asked, reading: Reading, tracks: list[Track], whole: Field
+    points: Sequence[AnyFile],
+    package: Path,
+    options: RestoreOptions,
+    reading: Reading,
+    *,
+    tracks: list[Track],
+    field: Field,
 ) -> dict[int, Plan]:
     """Plan the fields of calendar years, on the grid of the whole period; leave out years with too few epochs.
 
     Args:
-        points, package, asked, reading: as of `restore`. tracks: read from the points. whole: field of all their time.
+        points, package, options, reading: as of `restore`. tracks: read from the points.
+        field: of their whole time.
     """
-    found = {}
+    plans = {}
     for year, window in calendar_years(tracks, reading.window).items():
         try:
-            part = PartOfTime(cut_to_year(tracks, window), whole)
-            found[year] = plan_windows(points, package, asked, replace(reading, window=window), part=part)
+            part = PartOfTime(cut_to_year(tracks, window), field)
+            plans[year] = plan_windows(points, package, options, replace(reading, window=window), part=part)
         except InputError as error:
-            log.warning("%d: left out: %s", year, error)
-    log.info("%s: a field of each of %d years: %s", STAGE, len(found), ", ".join(map(str, found)) or "none")
-    return found
+            warn("%d: left out: %s", year, error, key="year.left_out")
+    log.info("%s: a field of each of %d years: %s", STAGE, len(plans), ", ".join(map(str, plans)) or "none")
+    return plans
 
 
-def _extent(found: Observations, crs: str, asked: Asked, farthest_m: float) -> tuple[Grid, Grid]:
-    """Return the grid over all points, and the part of it that is asked for.
+def _make_grids(observations: Observations, crs: str, options: RestoreOptions, farthest_m: float) -> tuple[Grid, Grid]:
+    """Return the grid over all points, and the part of it that is written.
 
     Raises:
-        InputError: it has too many cells, or no point lies in the part.
+        InputError: the part has too many cells, or no point is in it.
     """
-    whole = grid_over(found.east_north, asked.cell_m, farthest_m)
-    grid = cut_to_box(whole, crs, asked.bbox, found.east_north) if asked.bbox else whole
-    if grid.rows * grid.columns > MOST_CELLS:
+    full = grid_over(observations.east_north, options.cell_m, farthest_m)
+    grid = cut_to_box(full, crs, options.bbox, observations.east_north) if options.bbox else full
+    if grid.rows * grid.columns > MAX_CELLS:
         raise InputError(
-            f"--cell {asked.cell_m:g}: {grid.rows} x {grid.columns} cells; give larger cells, or a part with --bbox."
+            f"--cell {options.cell_m:g}: {grid.rows} x {grid.columns} cells found, at most {MAX_CELLS} allowed. Give "
+            "larger cells, or a part with --bbox.",
+            key="grid.too_many_cells",
         )
-    return whole, grid
+    return full, grid

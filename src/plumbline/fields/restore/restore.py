@@ -19,7 +19,7 @@ from plumbline.core.jobs import alone, asked_threads, clear, cores, in_threads, 
 from plumbline.fields.prepare.grid import Observations
 from plumbline.fields.release.package import FieldModel, open_fields
 from plumbline.fields.restore.areas import field_areas, style_areas
-from plumbline.fields.restore.field import WINDOW_BANDS, Blend, Field, Settings, restore_window
+from plumbline.fields.restore.field import WINDOW_BANDS, Blend, Field, WindowSettings, restore_window
 from plumbline.fields.restore.footprints import save_table, write_buildings
 from plumbline.fields.restore.outputs import draw, ends_mm, write_field, write_style
 from plumbline.fields.restore.periods import year_path
@@ -27,8 +27,8 @@ from plumbline.fields.restore.plan import (
     AS_CALIBRATED,
     SETTINGS,
     STAGE,
-    Asked,
     Plan,
+    RestoreOptions,
     WindowJob,
     plan_windows,
     plan_years,
@@ -40,7 +40,7 @@ from plumbline.sources.points.track import Track
 
 BANDS_FILE = "bands.npy"
 THREADS = 4
-"""At most: a window takes some 200 MB, and more threads wait for Python."""
+"""Largest number of windows at once: one needs some 200 MB, and more threads wait for Python."""
 OPENING = Lock()
 
 
@@ -48,8 +48,9 @@ def restore(
     points: Sequence[AnyFile],
     package: Path,
     output: Path,
-    asked: Asked = AS_CALIBRATED,
+    options: RestoreOptions = AS_CALIBRATED,
     reading: Reading = AS_THEY_ARE,
+    *,
     buildings: Path | None = None,
     buildings_output: Path | None = None,
     picture: Path | None = None,
@@ -57,48 +58,49 @@ def restore(
     areas: Path | None = None,
     yearly: bool = False,
 ) -> Field:
-    """Write the field; if they are wanted, the table of buildings, the picture, and a field of each calendar year.
+    """Write the field, and, where set, the table of buildings, the picture, and the fields of years.
 
-    Windows that are done are kept in `.plumbline`: a run that was killed goes on with them.
+    Windows that are done stay in `.plumbline`: a run that was killed resumes from them.
 
     Args:
         points: product files, each one track.
         package: folder of a model of fields.
         output: GeoTIFF.
-        asked: how.
-        reading: what the files do not say.
+        options: steps, samples, size of a cell, adapters, seed and part.
+        reading: how the files are read.
         buildings: footprints.
         buildings_output: table of them, see `footprints.write_buildings`.
         picture: PNG file.
-        workers: processes, each on one core; 1: this one, with up to four windows at once.
+        workers: processes, each on one core; 1: this process, with up to four windows at once.
         areas: GeoPackage or GeoJSON of moving areas, see `areas.field_areas`.
         yearly: whether to write the fields of years, see `periods.year_path`; none of a year with too few epochs.
 
     Raises:
-        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+        InputError: an input is missing or damaged, or inputs do not fit. No file is written then.
     """
     files = [as_file(file) for file in points]
-    check_outputs([file.path for file in files], output, buildings, buildings_output, picture, areas)
+    others = {"buildings": buildings, "buildings_output": buildings_output, "picture": picture, "areas": areas}
+    check_outputs([file.path for file in files], output, **others)
     with alone(STAGE, patience_seconds=5.0):
         tracks: list[Track] = []
-        plan = plan_windows(files, package, asked, reading, tracks.extend)
-        years = plan_years(files, package, asked, reading, tracks, plan.field) if yearly else {}
+        plan = plan_windows(files, package, options, reading, accept=tracks.extend)
+        years = plan_years(files, package, options, reading, tracks=tracks, field=plan.field) if yearly else {}
         del tracks
         for year in years:
-            beside = year_path(output, year)
-            check_outputs([file.path for file in files], beside, buildings, buildings_output, picture, areas)
-        restore_windows([job for own in (plan, *years.values()) for job in own.jobs], workers)
-        finish(plan, output, buildings, buildings_output, picture, reading, areas, years)
+            check_outputs([file.path for file in files], year_path(output, year), **others)
+        restore_windows([job for p in (plan, *years.values()) for job in p.jobs], workers)
+        finish(plan, output, **others, reading=reading, years=years)
     return plan.field
 
 
 def check_outputs(
     points: Sequence[Path],
     output: Path,
+    *,
     buildings: Path | None,
     buildings_output: Path | None,
     picture: Path | None,
-    areas: Path | None = None,
+    areas: Path | None,
 ) -> None:
     """Refuse output paths that cannot be written, before anything is computed.
 
@@ -107,60 +109,63 @@ def check_outputs(
             overwritten.
     """
     if buildings is not None and not buildings.exists():
-        raise InputError(f"{buildings}: no such file.")
+        raise InputError(f"{buildings}: no such file.", key="file.missing")
     if output.suffix.lower() not in (".tif", ".tiff"):
-        raise InputError(f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.")
+        raise InputError(
+            f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.", key="output.not_a_geotiff"
+        )
     outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
         if path.resolve() in inputs:
-            raise InputError(f"{path}: is read and would be overwritten. Give another name.")
-    if len({path.resolve() for path in outputs}) < len(outputs):
-        raise InputError("two outputs have one name. Give each its own.")
+            raise InputError(f"{path}: is read and would be overwritten. Give another name.", key="output.is_an_input")
+        if [p.resolve() for p in outputs].count(path.resolve()) > 1:
+            raise InputError(f"{path}: the name of two outputs. Give each its own.", key="output.repeated_name")
 
 
 def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
     """Restore the windows that are not done yet; arguments as of `run_jobs`.
 
-    In this process, up to `THREADS` cores have a window of their own: within one, solving and denoising wait for each
-    other.
+    In this process, up to `THREADS` windows are restored at once, because solving and denoising of one
+    window wait for each other.
     """
     if workers != 1:
         run_jobs(restore_part, jobs, workers, STAGE)
         return
-    left = undone(jobs, STAGE)
+    pending = undone(jobs, STAGE)
     with one_blas_thread():
-        for _ in track(in_threads(restore_part, left, THREADS), len(left), STAGE, finished=True):
+        for _ in track(in_threads(restore_part, pending, THREADS), len(pending), STAGE, finished=True):
             pass
 
 
 def restore_part(job: WindowJob) -> None:
     """Restore one window into its folder."""
-    with OPENING:  # one thread opens what the others wait for
-        found, model, settings = _open(job.run, job.package, job.adapters)
-    one = restore_window(found, job.window, model, settings)
+    with OPENING:  # one thread reads; the others wait and get the cached result
+        observations, model, settings = _open_run(job.run, job.package, job.adapters)
+    window = restore_window(observations, job.window, model, settings)
     with atomic_folder(job.folder) as folder:
-        if one is not None:
-            np.save(folder / BANDS_FILE, one.bands)
+        if window is not None:
+            np.save(folder / BANDS_FILE, window.bands)
 
 
 @lru_cache(maxsize=2)  # while windows of one year end, those of the next begin
-def _open(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Observations, FieldModel, Settings]:
+def _open_run(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Observations, FieldModel, WindowSettings]:
     """Read what all windows of a run share, once per process."""
     threads = max(1, (asked_threads() or cores()) // THREADS)  # windows share the cores: `restore_windows`
     model = open_fields(package, adapters, threads=threads).model
     with np.load(run / "observations.npz") as stored:
-        found = Observations(**{name: stored[name] for name in stored.files})
-    return found, model, SETTINGS.validate_python(read_json(run / "settings.json"))
+        observations = Observations(**{name: stored[name] for name in stored.files})
+    return observations, model, SETTINGS.validate_python(read_json(run / "settings.json"))
 
 
 def finish(
     plan: Plan,
     output: Path,
-    buildings: Path | None,
-    buildings_output: Path | None,
-    picture: Path | None,
+    *,
+    buildings: Path | None = None,
+    buildings_output: Path | None = None,
+    picture: Path | None = None,
     reading: Reading = AS_THEY_ARE,
     areas: Path | None = None,
     years: Mapping[int, Plan] = MappingProxyType({}),
@@ -170,24 +175,29 @@ def finish(
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
             table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
-            near = int(table["restored"].sum())
-            log.info("%s: %d of %d footprints are near enough to points", buildings_output, near, len(table))
+            log.info(
+                "%s: %d of %d footprints are near enough to points",
+                buildings_output,
+                table["restored"].sum(),
+                len(table),
+            )
         if areas is not None:
             moving = field_areas(plan.field, blend, table)
             log.info("%s: %d moving areas", areas, len(moving))
-            save_table(moving, there := staged.enter_context(atomic_file(areas)), MOVING_AREAS)
+            save_table(moving, staged_areas := staged.enter_context(atomic_file(areas)), MOVING_AREAS)
             if areas.suffix.lower() == ".gpkg":
-                style_areas(moving, there)
+                style_areas(moving, staged_areas)
         if picture is not None:
             draw(plan.field, blend, staged.enter_context(atomic_file(picture)))
         write_style(ends_mm(plan.field, blend), staged, output)
         write_field(plan.field, blend, plan.work, staged, output)
         _write_years(years, staged, output)
-    for own in (plan, *years.values()):
-        clear(own.work)
+    for finished in (plan, *years.values()):
+        clear(finished.work)
 
 
 def _blend(plan: Plan, folder: Path) -> Blend:
+    """Return the blend, on disk in `folder`, of the windows that have a value."""
     blend = Blend(folder, len(WINDOW_BANDS), plan.field.grid)
     for job in plan.jobs:
         path = job.folder / BANDS_FILE
@@ -197,14 +207,14 @@ def _blend(plan: Plan, folder: Path) -> Blend:
 
 
 def _write_years(years: Mapping[int, Plan], staged: ExitStack, output: Path) -> None:
-    """Write the fields of years, in one range of colours: they are compared by eye."""
+    """Write the fields of years with one range of colours, because users compare them by eye."""
     ends = []
-    for year, own in years.items():
-        # The sums are larger than the field: on the disk are those of one year at a time.
-        with TemporaryDirectory(dir=own.work) as folder:
-            blend = _blend(own, Path(folder))
-            write_field(own.field, blend, Path(folder), staged, year_path(output, year))
-            ends.append(ends_mm(own.field, blend))
+    for year, plan in years.items():
+        # The sums are larger than the field: only those of one year are on the disk at a time.
+        with TemporaryDirectory(dir=plan.work) as folder:
+            blend = _blend(plan, Path(folder))
+            write_field(plan.field, blend, Path(folder), staged, year_path(output, year))
+            ends.append(ends_mm(plan.field, blend))
             del blend
     for year in years:
         write_style(max(ends), staged, year_path(output, year))

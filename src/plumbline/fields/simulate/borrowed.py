@@ -36,7 +36,10 @@ def write_borrowed(scenes: Path, name: str, about: BorrowedScenes, params: Simul
     tracks = read_tracks(about.points)
     short = [track.name for track in tracks if len(track.epochs) < LEAST_EPOCHS]
     if short:
-        raise InputError(f"simulate.borrowed.{name}: {short[0]} has fewer than {LEAST_EPOCHS} epochs. Leave it out.")
+        raise InputError(
+            f"simulate.borrowed.{name}: {short[0]} has fewer than {LEAST_EPOCHS} epochs. Leave it out.",
+            key="epochs.too_few",
+        )
     for number in range(about.scenes):
         label = f"{DOMAIN}-{name}-{number:05d}"
         rng = np.random.default_rng([params.seed, *label.encode()])
@@ -59,7 +62,8 @@ def _draw_centre(rng: np.random.Generator, tracks: Sequence[Track], size: float,
             return centre
     raise InputError(
         f"simulate.borrowed.{name}: no place of {size:.0f} m with {LEAST_POINTS} points of every track found. Give "
-        "products of one place, or leave the sparse one out."
+        "products of one place, or leave the sparse one out.",
+        key="borrowed.too_few_points",
     )
 
 
@@ -74,11 +78,16 @@ def _make_scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Tr
     ground = MovingGround(movements, draw_histories(rng, len(movements)))
     start = min(track.epochs[0] for track in tracks)
     days = float((max(track.epochs[-1] for track in tracks) - start) / np.timedelta64(1, "D"))
-    return Scene(about, None, ground, [_borrow_track(rng, track, centre, ground, start, days) for track in tracks])
+    return Scene(
+        about,
+        None,
+        ground,
+        [_borrow_track(rng, track, centre, ground, start=start, days=days) for track in tracks],
+    )
 
 
 def _borrow_track(
-    rng: np.random.Generator, track: Track, centre: Array, ground: MovingGround, start: np.datetime64, days: float
+    rng: np.random.Generator, track: Track, centre: Array, ground: MovingGround, *, start: np.datetime64, days: float
 ) -> SceneTrack:
     """Return a track's real points with their own noise; the part that the fit absorbs is drawn again."""
     place = np.column_stack([track.easting, track.northing]) - centre

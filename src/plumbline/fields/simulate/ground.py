@@ -24,7 +24,7 @@ Movement = Callable[[Array], Array]
 
 
 def trough(
-    east_north: Array, centre: tuple[float, float], radius: float, depth: float, width: float, settlement: float
+    east_north: Array, centre: tuple[float, float], *, radius: float, depth: float, width: float, settlement: float
 ) -> Array:
     """Settle over a tunnel with a straight or circular axis: `S = Smax exp(-d^2 / 2 i^2)`; sideways `(d / z0) S`.
 
@@ -40,7 +40,7 @@ def trough(
     return np.column_stack([from_centre / reach[:, None] * sideways[:, None], -sunk])
 
 
-def bowl(east_north: Array, centre: tuple[float, float], depth: float, width: float, settlement: float) -> Array:
+def bowl(east_north: Array, centre: tuple[float, float], *, depth: float, width: float, settlement: float) -> Array:
     """Settle over a point sink: a void, a leak, a well; `S = Smax exp(-r^2 / 2 i^2)`, towards the centre by `r / z0`.
 
     A negative settlement is a heave.
@@ -53,6 +53,7 @@ def bowl(east_north: Array, centre: tuple[float, float], depth: float, width: fl
 def basin(
     east_north: Array,
     centre: tuple[float, float],
+    *,
     half: tuple[float, float],
     angle: float,
     radius: float,
@@ -84,6 +85,7 @@ def _influence(x: Array, half: float, radius: float) -> tuple[Array, Array]:
 def strip(
     east_north: Array,
     point: tuple[float, float],
+    *,
     direction: float,
     wide: float,
     long: float,
@@ -108,6 +110,7 @@ def strip(
 def creep(
     east_north: Array,
     centre: tuple[float, float],
+    *,
     half: tuple[float, float],
     angle: float,
     edge: float,

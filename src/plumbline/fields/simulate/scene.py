@@ -123,7 +123,7 @@ class MovingGround:
     courses: Histories
     """A row a movement."""
 
-    def total(self, east_north: Array) -> Array:
+    def displacement(self, east_north: Array) -> Array:
         """Return the total movement (N, 3), mm, over the observation."""
         return np.asarray(sum(movement(east_north) for movement in self.movements), float)
 
@@ -190,7 +190,9 @@ def make_scene(about: SceneAbout) -> Scene:
     for acquisition in chosen:
         true = _draw_positions(rng, town, about.extent, degradation.density, holes)
         time = (acquisition.days - start) / max(length - start, 1)
-        tracks.append(_simulate_track(rng, acquisition, true, time, about, degradation, ground))
+        tracks.append(
+            _simulate_track(rng, acquisition, true, time, about=about, degradation=degradation, ground=ground)
+        )
     return Scene(about, degradation, ground, tracks)
 
 
@@ -217,6 +219,7 @@ def _simulate_track(
     acquisition: Acquisition,
     true: Array,
     time: Array,
+    *,
     about: SceneAbout,
     degradation: Degradation,
     ground: MovingGround,
@@ -278,7 +281,7 @@ def write_scene(scene: Scene, out: Path) -> None:
             _write_track(track, number, about.seed, folder)
         row = (np.arange(about.cells) + 0.5) * about.cell_m - about.extent / 2
         east, north = np.meshgrid(row, row[::-1])
-        displacement = scene.ground.total(np.column_stack([east.ravel(), north.ravel()])).reshape(
+        displacement = scene.ground.displacement(np.column_stack([east.ravel(), north.ravel()])).reshape(
             about.cells, about.cells, 3
         )
         west_m, north_m = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2

@@ -90,7 +90,7 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
     """
     folders = sorted(path for path in scenes.iterdir() if path.is_dir()) if scenes.is_dir() else []
     if not folders:
-        raise InputError(f"{scenes}: no scene found. Run `plumbline simulate` first.")
+        raise InputError(f"{scenes}: no scene found. Run `plumbline simulate` first.", key="scenes.none")
     with alone(INGEST), atomic_folder(out) as temporary:
         jobs = [_IngestJob(temporary / folder.name, folder, params) for folder in folders]
         run_jobs(_ingest_scene, jobs, workers, INGEST)
@@ -100,7 +100,7 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
 def _ingest_scene(job: _IngestJob) -> None:
     for name in KEPT:
         if not (job.scene / name).is_file():
-            raise InputError(f"{job.scene / name}: no such file. Run `plumbline simulate` again.")
+            raise InputError(f"{job.scene / name}: no such file. Run `plumbline simulate` again.", key="file.missing")
     before = log.level
     log.setLevel(logging.WARNING)  # two lines a product, of hundreds of scenes
     try:

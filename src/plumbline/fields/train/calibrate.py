@@ -92,7 +92,13 @@ class TorchDenoiser:
 
 
 def calibrate(
-    model: FieldDenoiser, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float, start: Spread | None = None
+    model: FieldDenoiser,
+    scenes: SceneSet,
+    restore: Restoring,
+    *,
+    seed: int,
+    cell_m: float,
+    start: Spread | None = None,
 ) -> Spread:
     """Return the spread with which the intervals hold 90 % of the truth, in calm places and lively ones.
 
@@ -120,7 +126,9 @@ def gather(model: DenoisingModel, scenes: SceneSet, restore: Restoring, seed: in
         near_cells = np.flatnonzero(distance_m.ravel() <= FARTHEST_M[1])
         if not len(near_cells):
             continue
-        window_samples = draw_samples(model, maps, names, restore.steps, restore.samples, restore.eta, rng)
+        window_samples = draw_samples(
+            model, maps, names, steps=restore.steps, samples=restore.samples, eta=restore.eta, rng=rng
+        )
         cells = rng.choice(near_cells, min(CELLS, len(near_cells)), replace=False)
         for component, name in enumerate(names):
             samples, process = window_samples.of(name)
@@ -147,7 +155,9 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
         InputError: there is no scene.
     """
     if not gathered:
-        raise InputError("no scene to calibrate on with a point near its middle. Simulate more scenes.")
+        raise InputError(
+            "no scene to calibrate on with a point near its middle. Simulate more scenes.", key="scenes.no_near_point"
+        )
     gains = {name: _fit_gain(_select_component(gathered, name)) for name in COMPONENTS}
     rows = [_apply_gain(row, gains[row.name]) for row in gathered]
     start = start or _unfitted_spread(rows)
@@ -177,9 +187,8 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
         if row.drawn
     ]
     spread.slopes = fit_slopes([cells for cells in slope_sets if len(cells.wanted)], spread.slopes)
-    components = spread.components
-    summaries = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in components.items())
-    log.info("spread: %s; told up to %.0f m from a point", ", ".join(summaries), spread.farthest_m)
+    summaries = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in spread.components.items())
+    log.info("spread: %s; fields reach up to %.0f m from a point", ", ".join(summaries), spread.farthest_m)
     return spread
 
 

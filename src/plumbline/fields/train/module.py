@@ -65,16 +65,22 @@ class CropData(LightningDataModule):
         size = train.truth.shape[-1] if len(train) else 0
         if not len(train) or not len(tune):
             raise InputError(
-                f"{len(train)} scenes to train on and {len(tune)} to choose by found; one of each is needed."
+                f"{len(train)} scenes to train on and {len(tune)} to choose by found; one of each is needed.",
+                key="split.empty",
             )
         if params.crop > size:
-            raise InputError(f"crop: {params.crop} cells found, and scenes have {size}. Give as many or fewer.")
+            raise InputError(
+                f"crop: {params.crop} cells found, and scenes have {size}. Give as many or fewer.", key="crop.too_large"
+            )
         self.train, self.tune, self.params = train, tune, params
         self.batch_size = params.batch_size or 8
         levels = dict(zip(LEVELS, params.curriculum.levels, strict=True))
         self.first = np.array([levels.get(about["level"], 1) - 1 for about in train.about])
         if not (self.first == 0).any():
-            raise InputError("curriculum: no scene to draw in epoch 1. Let a level that has scenes begin in epoch 1.")
+            raise InputError(
+                "curriculum: no scene to draw in epoch 1. Let a level that has scenes begin in epoch 1.",
+                key="curriculum.empty_first_epoch",
+            )
         self.complete = int(self.first.max())
 
     def train_dataloader(self) -> DataLoader[FieldBatch]:
@@ -187,7 +193,8 @@ class FieldOptimisation(Fitting):
         shape = batch.clean_BFHW.shape
         fresh = draws(rng, shape)
         samples = [
-            restore_steps(denoise, next(fresh), alphas, self.params.tune_steps, 1.0, fresh) for _ in range(TUNE_SAMPLES)
+            restore_steps(denoise, next(fresh), alphas, steps=self.params.tune_steps, eta=1.0, fresh=fresh)
+            for _ in range(TUNE_SAMPLES)
         ]
         clean, scale = batch.clean_BFHW.cpu().numpy(), batch.scale_BF.cpu().numpy()[:, :, None, None]
         errors = [(sample - clean) * scale for sample in samples]

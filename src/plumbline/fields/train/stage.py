@@ -60,7 +60,13 @@ class AdapterOptimisation(FieldOptimisation):
 
 
 def train_adapter(
-    base: Path, domain: str, splits: dict[str, SceneSet], params: RestorationParams, data_sha256: str, out: Path
+    base: Path,
+    domain: str,
+    splits: dict[str, SceneSet],
+    params: RestorationParams,
+    *,
+    data_sha256: str,
+    out: Path,
 ) -> dict[str, Any]:
     """Write one adapter and its spread into the folder `out / domain`.
 
@@ -79,7 +85,8 @@ def train_adapter(
     if not len(train) or not len(tune) or not len(calibration):
         raise InputError(
             f"adapt.domains: no scene of {domain} to train on, to choose by or to calibrate on. "
-            "Give it scenes in simulate.scenes."
+            "Give it scenes in simulate.scenes.",
+            key="adapter.no_scene",
         )
     model = load_denoiser(base)
     n_parameters = count_parameters(model)
@@ -98,7 +105,9 @@ def train_adapter(
     fitted = training.module.model
     save_adapter(fitted, domain, out)
     start = read_spread(base / SPREAD)  # scenes of one domain are few
-    spread = calibrate(fitted, calibration, params.restore, params.adapt.seed, params.simulate.cell_m, start)
+    spread = calibrate(
+        fitted, calibration, params.restore, seed=params.adapt.seed, cell_m=params.simulate.cell_m, start=start
+    )
     write_json(out / domain / SPREAD, spread.model_dump())
     shutil.rmtree(training.checkpoints)
     share = training.module.record["parameters"]["trained"] / n_parameters
@@ -142,7 +151,7 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
-            figures[domain] = train_adapter(base, domain, splits, params, data, folder / ADAPTERS)
+            figures[domain] = train_adapter(base, domain, splits, params, data_sha256=data, out=folder / ADAPTERS)
         write_json(folder / "adapters.json", figures)
     shutil.rmtree(base)
 
@@ -186,7 +195,8 @@ def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None
         raise InputError(
             f"train.start_from: {folder}: network {initial.spec.model_dump(exclude={'conditions'})} found, "
             f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, or take it out of the "
-            "list."
+            "list.",
+            key="start_from.other_network",
         )
     model.load_state_dict(initial.state_dict())
     log.info("weights from %s", folder)
@@ -198,5 +208,5 @@ def _write_base(training: Fitted[FieldOptimisation], scenes: SceneSet, params: R
     write_history(module.history, module.metrics, folder / "history.csv")
     write_json(folder / "metrics.json", {**module.record["metrics"], "parameters": count_parameters(module.model)})
     write_json(folder / "record.json", module.record)
-    spread = calibrate(module.model, scenes, params.restore, params.train.seed, params.simulate.cell_m)
+    spread = calibrate(module.model, scenes, params.restore, seed=params.train.seed, cell_m=params.simulate.cell_m)
     write_json(folder / SPREAD, spread.model_dump())

@@ -6,20 +6,25 @@ Shape legend: B buildings, L scatterers of the longest, H heads, E channels a he
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from plumbline.core.extras import is_installed
 from plumbline.model.attention.layers import Kernel, Keys, Tokens, fused, key_mask, padded_tokens
 
+# Constants, since torch.compile traces what decides on the kernel, and cannot trace a search for
+# modules.
+HAS_TRITON = getattr(find_spec("triton"), "has_location", False)
+"""Presence of Triton; an empty folder of that name is found as well, but has no location."""
+IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+"""State of Triton's interpreter, which runs its kernels on the CPU."""
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+
 def runs_triton(device: str) -> bool:
     """Return whether the Triton kernels run on a type of device: a GPU, or where `TRITON_INTERPRET=1` was set."""
-    # An empty folder of that name is taken for a package, too.
-    return (device == "cuda" or os.environ.get("TRITON_INTERPRET") == "1") and is_installed("triton.language")
+    return HAS_TRITON and (device == "cuda" or IS_INTERPRETED)
 
 
 @torch.library.custom_op("plumbline::ragged_attention", mutates_args=())
@@ -82,29 +87,28 @@ def _shapes_of_gradients(
     begin_T: Tensor,
     end_T: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    made = [part.new_empty(part.shape) for part in (query_THE, key_THE, value_THE)]
-    return made[0], made[1], made[2]
+    return query_THE.new_empty(query_THE.shape), key_THE.new_empty(key_THE.shape), value_THE.new_empty(value_THE.shape)
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
     query_THE, key_THE, value_THE, begin_T, end_T = inputs
     ctx.save_for_backward(query_THE, key_THE, value_THE, *output, begin_T, end_T)
 
 
-def _gradients(ctx: Any, grad_THE: Tensor, _grad_TH: Tensor) -> tuple[Tensor | None, ...]:
+def _compute_gradients(ctx: Any, grad_THE: Tensor, _grad_TH: Tensor) -> tuple[Tensor | None, ...]:
     # The logarithms are for this function alone: nothing else reads them.
     return (*ragged_attention_backward(grad_THE, *ctx.saved_tensors), None, None)
 
 
-ragged_attention.register_autograd(_gradients, setup_context=_keep)
+ragged_attention.register_autograd(_compute_gradients, setup_context=_save_for_backward)
 
 
 def ragged_keys(mask_BL: Tensor) -> Keys:
-    """Return where each building lies in the batch; the mask of `fused` without Triton, or for ONNX, which lacks the
-    operator.
+    """Return the range of tokens of each building; the mask of `fused` without Triton, and for
+    ONNX.
 
-    The batch stays as it is: to copy it without its padding, and back, would move more than the padding of buildings of
-    similar lengths.
+    The padding stays in the batch: copying the batch without it, and back, would move more bytes
+    than it has.
     """
     if torch.compiler.is_exporting() or not runs_triton(mask_BL.device.type):
         return key_mask(mask_BL)
@@ -115,7 +119,10 @@ def ragged(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tenso
     """Mix the scatterers of each building; 0 in the padding. See `ragged_keys` for when `fused` is used."""
     if isinstance(keys, Tensor):
         return fused(query_BHLE, key_BHLE, value_BHLE, keys)
-    # Query, key and value lie in memory as (B, L, H, E): this copies nothing.
+    if query_BHLE.dtype == torch.float64:  # the kernels add in float32
+        mask_BL = (keys.end_T > keys.begin_T).view(len(query_BHLE), -1)
+        return fused(query_BHLE, key_BHLE, value_BHLE, key_mask(mask_BL))
+    # The layout in memory is (B, L, H, E): this copies nothing.
     query_THE, key_THE, value_THE = (part.transpose(1, 2).flatten(0, 1) for part in (query_BHLE, key_BHLE, value_BHLE))
     mixed_THE, _ = ragged_attention(query_THE, key_THE, value_THE, keys.begin_T, keys.end_T)
     batch, _, length, _ = query_BHLE.shape

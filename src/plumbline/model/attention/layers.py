@@ -44,7 +44,7 @@ def packed_tokens(length_B: Tensor) -> Tokens:
 
 
 def padded_tokens(mask_BL: Tensor) -> Tokens:
-    """Describe a padded batch as it lies in memory, without moving it or waiting for lengths.
+    """Describe a padded batch in its present layout, without copying it or waiting for lengths.
 
     Args:
         mask_BL: true where there is a scatterer, which is in the first places of a row.
@@ -66,9 +66,9 @@ class Kernel(NamedTuple):
     """One way to compute attention."""
 
     keys: Callable[[Tensor], Keys]
-    """From the mask (B, L)."""
+    """Function that returns the keys for the mask (B, L)."""
     mix: Callable[[Tensor, Tensor, Tensor, Any], Tensor]
-    """(B, H, L, E) of query, key, value and keys."""
+    """Function that mixes the values (B, H, L, E), by query, key, value and keys."""
 
 
 def key_mask(mask_BL: Tensor) -> Tensor:

@@ -23,16 +23,16 @@ from plumbline.model.attention.layers import Tokens
 
 ROWS, COLUMNS = 64, 32
 """Tokens of a tile."""
-LEAST_CHANNELS = 16
-"""Fewest that a product of two tiles takes."""
+MIN_CHANNELS = 16
+"""Smallest number of channels that a product of two tiles accepts."""
 DTYPES = {torch.float32: tl.float32, torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 LOWEST = tl.constexpr(-1e30)
-"""Takes the place of -inf where two are subtracted."""
+"""Score in place of -inf, since the difference of two infinities is no number."""
 
 
 @triton.jit
 def _load(start, token_R, real_R, head, heads, E: tl.constexpr, WIDE: tl.constexpr):
-    """Load one head's channels of tokens (R, WIDE); 0 in padding, whatever stands there, and beyond the channels."""
+    """Load one head's channels of tokens (R, WIDE); 0 in padding and beyond the channels."""
     channel_E = tl.arange(0, WIDE)
     place_RE = (token_R.to(tl.int64)[:, None] * heads + head) * E + channel_E[None, :]
     return tl.load(start + place_RE, mask=real_R[:, None] & (channel_E < E)[None, :], other=0.0)
@@ -91,7 +91,7 @@ def _forward(
 
 @triton.jit
 def _backward_query(
-    grad, query, key, value, begin, end, total, kept, to_query,
+    grad, query, key, value, begin, end, total, delta, to_query,
     count, heads, scale,
     E: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, C: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
@@ -102,7 +102,7 @@ def _backward_query(
     query_RE = _load(query, token_R, real_R, head, heads, E, WIDE)
     grad_RE = _load(grad, token_R, real_R, head, heads, E, WIDE)
     total_R = tl.load(total + token_R * heads + head, mask=real_R, other=0.0)
-    kept_R = tl.load(kept + token_R * heads + head, mask=real_R, other=0.0)
+    delta_R = tl.load(delta + token_R * heads + head, mask=real_R, other=0.0)
     to_query_RE = tl.zeros([R, WIDE], tl.float32)
     for start in range(first, last, C):
         token_C = start + tl.arange(0, C)
@@ -112,14 +112,14 @@ def _backward_query(
         score_RC = tl.dot(query_RE, tl.trans(key_CE), input_precision="ieee") * scale
         same_RC = (begin_R[:, None] == begin_C[None, :]) & real_R[:, None] & real_C[None, :]
         share_RC = tl.exp(tl.where(same_RC, score_RC - total_R[:, None], float("-inf")))
-        change_RC = tl.dot(grad_RE, tl.trans(value_CE), input_precision="ieee") - kept_R[:, None]
+        change_RC = tl.dot(grad_RE, tl.trans(value_CE), input_precision="ieee") - delta_R[:, None]
         to_query_RE += tl.dot((share_RC * change_RC).to(DTYPE), key_CE, input_precision="ieee")
     _store(to_query, to_query_RE * scale, token_R, token_R < count, head, heads, E, WIDE)
 
 
 @triton.jit
 def _backward_key(
-    grad, query, key, value, begin, end, total, kept, to_key,
+    grad, query, key, value, begin, end, total, delta, to_key,
     to_value, count, heads, scale,
     E: tl.constexpr, WIDE: tl.constexpr, R: tl.constexpr, C: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
@@ -137,35 +137,35 @@ def _backward_key(
         query_CE = _load(query, token_C, real_C, head, heads, E, WIDE)
         grad_CE = _load(grad, token_C, real_C, head, heads, E, WIDE)
         total_C = tl.load(total + token_C * heads + head, mask=real_C, other=0.0)
-        kept_C = tl.load(kept + token_C * heads + head, mask=real_C, other=0.0)
+        delta_C = tl.load(delta + token_C * heads + head, mask=real_C, other=0.0)
         score_RC = tl.dot(key_RE, tl.trans(query_CE), input_precision="ieee") * scale
         same_RC = (begin_R[:, None] == begin_C[None, :]) & real_R[:, None] & real_C[None, :]
         share_RC = tl.exp(tl.where(same_RC, score_RC - total_C[None, :], float("-inf")))
-        change_RC = tl.dot(value_RE, tl.trans(grad_CE), input_precision="ieee") - kept_C[None, :]
+        change_RC = tl.dot(value_RE, tl.trans(grad_CE), input_precision="ieee") - delta_C[None, :]
         to_key_RE += tl.dot((share_RC * change_RC).to(DTYPE), query_CE, input_precision="ieee")
         to_value_RE += tl.dot(share_RC.to(DTYPE), grad_CE, input_precision="ieee")
     _store(to_key, to_key_RE * scale, token_R, token_R < count, head, heads, E, WIDE)
     _store(to_value, to_value_RE, token_R, token_R < count, head, heads, E, WIDE)
 
 
-def _launch(kernel: Any, query_THE: Tensor, *given: Tensor) -> None:
+def _launch(kernel: Any, query_THE: Tensor, *tensors: Tensor) -> None:
     """Run a kernel, a program for each tile and head."""
     count, heads, channels = query_THE.shape
     if not query_THE.numel():
         return
-    wide = max(LEAST_CHANNELS, triton.next_power_of_2(channels))
+    wide = max(MIN_CHANNELS, triton.next_power_of_2(channels))
     scale = 1 / math.sqrt(channels)
     grid = (triton.cdiv(count, ROWS), heads)
     dtype = DTYPES[query_THE.dtype]
     # Tiles of float32 do not fit into the registers of four warps.
     warps = 8 if query_THE.dtype == torch.float32 else 4
     kernel[grid](
-        *given, count, heads, scale, E=channels, WIDE=wide, R=ROWS, C=COLUMNS, DTYPE=dtype, num_warps=warps
+        *tensors, count, heads, scale, E=channels, WIDE=wide, R=ROWS, C=COLUMNS, DTYPE=dtype, num_warps=warps
     )  # fmt: skip
 
 
-def _readable(*parts: Tensor) -> list[Tensor]:
-    """Turn tensors into what a kernel can read.
+def _widen_for_interpreter(*parts: Tensor) -> list[Tensor]:
+    """Return the tensors in types that the kernels multiply rightly.
 
     The interpreter multiplies the bits of bfloat16 as if they were integers, so it gets float32.
     """
@@ -174,10 +174,10 @@ def _readable(*parts: Tensor) -> list[Tensor]:
 
 def forward(query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, tokens: Tokens) -> tuple[Tensor, Tensor]:
     """Mix the tokens of each building, of contiguous tensors; see `kernels.ragged_attention`."""
-    given = _readable(query_THE, key_THE, value_THE)
-    mixed_THE = torch.empty_like(given[0])
+    inputs = _widen_for_interpreter(query_THE, key_THE, value_THE)
+    mixed_THE = torch.empty_like(inputs[0])
     total_TH = torch.empty(query_THE.shape[:2], dtype=torch.float32, device=query_THE.device)
-    _launch(_forward, given[0], *given, tokens.begin_T, tokens.end_T, mixed_THE, total_TH)
+    _launch(_forward, inputs[0], *inputs, tokens.begin_T, tokens.end_T, mixed_THE, total_TH)
     return mixed_THE.to(query_THE.dtype), total_TH
 
 
@@ -191,11 +191,12 @@ def backward(
     tokens: Tokens,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute gradients of contiguous tensors: Dao et al. 2022, algorithm 4."""
-    kept_TH = (grad_THE.float() * mixed_THE.float()).sum(-1)
-    given = _readable(grad_THE, query_THE, key_THE, value_THE)
-    to_query_THE, to_key_THE, to_value_THE = (torch.empty_like(part) for part in given[1:])
-    given += [tokens.begin_T, tokens.end_T, total_TH, kept_TH]
-    _launch(_backward_query, given[1], *given, to_query_THE)
-    _launch(_backward_key, given[1], *given, to_key_THE, to_value_THE)
+    # The row sums D of the paper, through which a change of a score changes the sum of its row.
+    delta_TH = (grad_THE.float() * mixed_THE.float()).sum(-1)
+    inputs = _widen_for_interpreter(grad_THE, query_THE, key_THE, value_THE)
+    to_query_THE, to_key_THE, to_value_THE = (torch.empty_like(part) for part in inputs[1:])
+    inputs += [tokens.begin_T, tokens.end_T, total_TH, delta_TH]
+    _launch(_backward_query, inputs[1], *inputs, to_query_THE)
+    _launch(_backward_key, inputs[1], *inputs, to_key_THE, to_value_THE)
     dtype = query_THE.dtype
     return to_query_THE.to(dtype), to_key_THE.to(dtype), to_value_THE.to(dtype)

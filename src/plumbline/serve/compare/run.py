@@ -26,7 +26,7 @@ from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import HALF_WIDTH, Comparison, compare_houses, point_table, strain_factor
 from plumbline.serve.compare.levelled import House, LevelledPeriod, common_period, fit_houses
 from plumbline.serve.compare.misread import misread
-from plumbline.serve.judgement import say_unjudged
+from plumbline.serve.judgement import log_unjudged
 from plumbline.serve.map.page import check_page, write_map
 from plumbline.serve.predictions import COMPARED, LEVELLING, Outputs, write_text
 from plumbline.serve.request import Request, open_city
@@ -100,7 +100,7 @@ def compare(
     city = cut_to_period(city, period)
     answer = opened._replace(city=city).answer(areas=map_path is not None)
     judged = answer.judged
-    say_unjudged(judged)
+    log_unjudged(judged)
     comparison = compare_houses(houses, judged.table, answer.prepared.whole, period)._replace(left_out=left_out)
     point_rows = point_table(levels, placed.row, placed.xy, judged.table["building_id"].to_numpy(), comparison)
     write_comparison(comparison, point_rows, output)

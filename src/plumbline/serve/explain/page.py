@@ -72,9 +72,9 @@ def write_page(
         scatterers: see `scatterer_table`.
         path: the `.html` to write, atomically.
         title: heading of the page.
-        explanation: with the index of `buildings`, why each is not judged, see `Judged`.
+        explanation: with the index of `buildings`, why each is not judged, see `CityPredictions`.
         rate: the share of damaged buildings for which the probabilities hold.
-        courses: severity over time of some of the buildings, see `Judged`.
+        courses: severity over time of some of the buildings, see `CityPredictions`.
 
     Raises:
         InputError: the file cannot be written.

@@ -24,7 +24,7 @@ from plumbline.prepare.features.sequences import Sequences
 from plumbline.serve.columns import ANSWERED_REASONS, has_answer
 from plumbline.serve.explain.attribution import Attributions, attribute_answers
 from plumbline.serve.explain.page import write_page
-from plumbline.serve.judgement import Judged, say_damaged
+from plumbline.serve.judgement import CityPredictions, log_damaged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs, write_table
 from plumbline.serve.request import Request, open_city
@@ -182,7 +182,7 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
     names = footprints["building_id"].to_numpy(object)
     rows = rows_named(names, chosen, request.buildings) if chosen else np.arange(len(names))
     judged, prepared = opened.answer()
-    say_damaged(judged)
+    log_damaged(judged)
     has_answers = has_answer(judged.table)
     place = np.flatnonzero(has_answers[prepared.footprint] & np.isin(prepared.footprint, rows))
     sequences = prepared.sequences.take(place)
@@ -208,7 +208,7 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
     return explained
 
 
-def _log_explained(names: pd.Series, judged: Judged, sentences: dict[str, str]) -> None:
+def _log_explained(names: pd.Series, judged: CityPredictions, sentences: dict[str, str]) -> None:
     """Log which of the buildings are explained, by reason. `names`: with the rows of `judged` as index."""
     for reason, ids in names.groupby(judged.reason[names.index]):
         if reason in ANSWERED_REASONS:

@@ -41,18 +41,18 @@ class MapPoints:
     velocity: Array
     """(N,) mean LOS velocity, mm/yr, positive towards the satellite; NaN with fewer than two epochs."""
     near: int
-    """How many points of the track lie near the buildings, drawn or not."""
+    """Number of points of the track near the buildings, drawn or not."""
     row: NDArray[np.intp]
-    """(N,) of each in the track."""
+    """(N,) row of each point in the track."""
 
 
 def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyproj.CRS:
     """Return a projected CRS in metres: that of the points, else the footprints' own, else their UTM zone."""
     if tracks:
         return pyproj.CRS(tracks[0].crs)
-    own: pyproj.CRS = predictions.crs
-    if own.is_projected and all(axis.unit_name == "metre" for axis in own.axis_info):
-        return own
+    footprints_crs: pyproj.CRS = predictions.crs
+    if footprints_crs.is_projected and all(axis.unit_name == "metre" for axis in footprints_crs.axis_info):
+        return footprints_crs
     return pyproj.CRS(predictions.estimate_utm_crs())
 
 
@@ -66,21 +66,21 @@ def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Arra
         limit: most points drawn, of all tracks together.
     """
     west, south, east, north = bounds + np.array([-MARGIN_M, -MARGIN_M, MARGIN_M, MARGIN_M])
-    found = []
+    candidates = []
     for track in tracks:
         to_map = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True)
         x, y = to_map.transform(track.easting, track.northing)
-        found.append(
+        candidates.append(
             (np.stack([x, y], axis=1), np.flatnonzero((x >= west) & (x <= east) & (y >= south) & (y <= north)))
         )
-    total = sum(len(index) for _, index in found)
+    total = sum(len(near_rows) for _, near_rows in candidates)
     share = min(1.0, limit / max(total, 1))
-    result = []
-    for track, (east_north, index) in zip(tracks, found, strict=True):
-        kept = index[np.linspace(0, len(index) - 1, int(len(index) * share)).round().astype(int)]
-        velocity = velocity_mm_per_year(track.displacement[kept], track.epochs)
-        result.append(MapPoints(track.name, east_north[kept], velocity, len(index), kept))
-    return result
+    drawn = []
+    for track, (east_north, near_rows) in zip(tracks, candidates, strict=True):
+        rows = near_rows[np.linspace(0, len(near_rows) - 1, int(len(near_rows) * share)).round().astype(int)]
+        velocity = velocity_mm_per_year(track.displacement[rows], track.epochs)
+        drawn.append(MapPoints(track.name, east_north[rows], velocity, len(near_rows), rows))
+    return drawn
 
 
 def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:
@@ -106,7 +106,9 @@ def count_from_0(document: dict[str, Any]) -> dict[str, Any]:
     """Return the map document of a city on both sides of 180 degrees with all longitudes from 0 to 360."""
     for part in [*document["points"], *document["histories"]["series"]]:
         part["lon"] = _from_0(part["lon"])
-    features = [one for name in ("buildings", "areas", "causes", "levelling") for one in document[name]["features"]]
+    features = [
+        feature for name in ("buildings", "areas", "causes", "levelling") for feature in document[name]["features"]
+    ]
     for feature in features:
         feature["geometry"]["coordinates"] = _places_from_0(feature["geometry"]["coordinates"])
     edges = [
@@ -132,14 +134,14 @@ def isolated(name: object) -> str:
     return f"\u2068{name}\u2069"
 
 
-def description(building: Any, why_not: str) -> str:
+def description(building: Any, explanation: str) -> str:
     """Describe one building as HTML, with the user's own text escaped.
 
     A building that is not judged has the figures that the predictions hold of it, and the reason.
 
     Args:
         building: has the predictions' columns.
-        why_not: end of the sentence `Not judged: ...`, if it was not.
+        explanation: end of the sentence `Not judged: ...`, if it was not judged.
     """
     lines = [f"<b>{html.escape(str(building.building_id))}</b>"]
     if pd.notna(building.p_damaged):
@@ -156,6 +158,6 @@ def description(building: Any, why_not: str) -> str:
         if when := when_text(building):
             lines.append(f"Damage {html.escape(when)}")
     if building.reason != OK:
-        lines.append(f"Not judged: {html.escape(why_not)}")
+        lines.append(f"Not judged: {html.escape(explanation)}")
     lines.append(f"{building.n_points:,} point{'' if building.n_points == 1 else 's'}")
     return "".join(f"<div>{line}</div>" for line in lines)

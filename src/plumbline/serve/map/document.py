@@ -29,7 +29,7 @@ from plumbline.serve.columns import (
     has_answer,
     round_strain,
 )
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.layers import REASON_GROUPS, colour_limit
 from plumbline.serve.map.content import (
     WGS84,
@@ -55,15 +55,15 @@ PAGE = {
     },
     "permille": {"decimals": PERMILLE_DECIMALS, "bounds": list(CATEGORY_BOUNDS_PERMILLE)},
 }
-"""What the page needs of every document: the document's version (a page refuses another), the probability of damage
-from which on a building is flagged, the classes of probability, and how a strain is written: with so many decimals, and
-never rounded up to one of the bounds of the categories."""
+"""Constants that the page needs in every document: the document's version (a page refuses another), the smallest
+probability of damage of a flagged building, the classes of probability, and the format of a strain: its decimals, and
+the bounds of the categories, up to which it is never rounded."""
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 
 
 def make_document(
-    judged: Judged,
+    judged: CityPredictions,
     tracks: Sequence[Track],
     title: str,
     every: int = 1,
@@ -73,7 +73,7 @@ def make_document(
 
     Args:
         judged: at least one building, with a CRS, and why each is not judged.
-        tracks: points tables; may be empty. At most `MAX_POINTS` points are taken, and the document says so.
+        tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the footer has their number.
         title: heading of the page.
         every: one in this many points is in `tracks`.
         owners: of each track (N,) the row in the predictions of the building to which each point belongs,
@@ -97,16 +97,16 @@ def make_document(
     document = {
         **PAGE,
         "title": title,
-        "subtitle": _subtitle(shown, tracks),
-        "footer": _footer(shown, points, every, judged.rate),
+        "subtitle": _write_subtitle(shown, tracks),
+        "footer": _write_footer(shown, points, every, judged.rate),
         "damage_rate": {**judged.rate._asdict(), "text": str(judged.rate)},
         "bounds": bounds.tolist(),
         "columns": list(DTYPES),
-        "constants": _constants(shown),
+        "constants": _find_constants(shown),
         "categories": list(CATEGORY_NAMES),
         "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
-        "buildings": _buildings(shown),
-        "points": _points(points, shown.crs),
+        "buildings": _building_features(shown),
+        "points": _point_entries(points, shown.crs),
         "velocity_limit": colour_limit(np.concatenate([np.zeros(0), *(part.velocity for part in points)])),
         "histories": histories(
             shown,
@@ -115,9 +115,11 @@ def make_document(
             None if owners is None else [place[owner] for owner in owners],
         ),
         "courses": courses(shown, judged.courses),
-        "areas": _places(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
-        "causes": _places(judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)),
-        "levelling": _places(judged.levelling, {}),
+        "areas": _place_features(judged.areas, {"rate_mm_year": 2, "displacement_mm": 1}),
+        "causes": _place_features(
+            judged.causes, dict.fromkeys(("damage_rate", "damage_rate_low", "damage_rate_high"), 5)
+        ),
+        "levelling": _place_features(judged.levelling, {}),
     }
     return count_from_0(document) if bounds[2] - bounds[0] > TURN_DEG / 2 else document
 
@@ -127,7 +129,7 @@ def as_json(document: Mapping[str, Any]) -> str:
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
+def _find_constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     """Find the columns that hold one value: written once, a large city's file is a tenth smaller."""
     columns = {"damage_rate": shown["damage_rate"].dropna(), "model_version": shown["model_version"]}
     return {
@@ -137,50 +139,50 @@ def _constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     }
 
 
-def _buildings(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
+def _building_features(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     """Make the footprints' FeatureCollection; a column without a value is left out of a building's properties."""
     group = {reason: name for name, (_, reasons) in REASON_GROUPS.items() for reason in reasons}
-    constant = _constants(shown)
-    columns = {name: _values(shown, name) for name in DTYPES if name not in constant}
+    constant = _find_constants(shown)
+    columns = {name: _json_values(shown, name) for name in DTYPES if name not in constant}
     frame = frames(shown.geometry.to_numpy())
     angle = east_angles_deg(frame.centre, frame.angle, shown.crs).round(1)
     properties = []
     for row, building in enumerate(shown.itertuples()):
-        own = {name: values[row] for name, values in columns.items() if values[row] is not None}
+        entry = {name: values[row] for name, values in columns.items() if values[row] is not None}
         if building.reason in group:
-            own |= {"reason_group": group[building.reason], "why": building.why}
+            entry |= {"reason_group": group[building.reason], "why": building.why}
         if when := when_text(building):
-            own["when"] = when
-        own["frame_deg"] = float(angle[row])
-        properties.append(own)
-    return _collection(_degrees(shown.geometry), range(len(shown)), properties)
+            entry["when"] = when
+        entry["frame_deg"] = float(angle[row])
+        properties.append(entry)
+    return _feature_collection(_to_wgs84(shown.geometry), range(len(shown)), properties)
 
 
-def _places(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
+def _place_features(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
     """Make the FeatureCollection of moving areas, causes or levelled points. `decimals`: of columns; 5 without."""
     if places is None:
-        return _collection(np.zeros(0, object), [], [])
+        return _feature_collection(np.zeros(0, object), [], [])
     columns = pd.DataFrame(places.drop(columns="geometry")).round(dict(decimals)).round(5)
-    known = [{name: value for name, value in row.items() if pd.notna(value)} for row in columns.to_dict("records")]
-    return _collection(_degrees(places.geometry), range(len(places)), known)
+    properties = [{name: value for name, value in row.items() if pd.notna(value)} for row in columns.to_dict("records")]
+    return _feature_collection(_to_wgs84(places.geometry), range(len(places)), properties)
 
 
-def _degrees(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:
+def _to_wgs84(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:
     """Convert to WGS 84, rounded, with outer rings counter-clockwise as RFC 7946 wants them."""
     return np.asarray(shapely.orient_polygons(to_degrees(geometry)))
 
 
-def _collection(
+def _feature_collection(
     geometry: NDArray[np.object_], identifiers: Sequence[int], properties: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     features = [
-        {"type": "Feature", "id": number, "geometry": json.loads(text), "properties": own}
-        for number, text, own in zip(identifiers, shapely.to_geojson(geometry), properties, strict=True)
+        {"type": "Feature", "id": number, "geometry": json.loads(text), "properties": entry}
+        for number, text, entry in zip(identifiers, shapely.to_geojson(geometry), properties, strict=True)
     ]
     return {"type": "FeatureCollection", "features": features}
 
 
-def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
+def _json_values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
     """Return a column's values rounded for JSON; None for missing ones."""
     column = shown[name]
     if DTYPES[name] == "str":
@@ -191,8 +193,8 @@ def _values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
     return [rounded(value, digits) if math.isfinite(value) else None for value in column.to_numpy(float).tolist()]
 
 
-def _points(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
-    """Make one entry per track: its name, how many points lie near, and `lon`, `lat` and `velocity` of those shown."""
+def _point_entries(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
+    """Make an entry for each track: its name, its number of points near buildings, and the points that are drawn."""
     entries = []
     for part in points:
         place = geopandas.points_from_xy(*part.east_north.T, crs=crs).to_crs(WGS84)
@@ -209,7 +211,7 @@ def _points(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
     return entries
 
 
-def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
+def _write_subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
     text = f"Model version {', '.join(sorted(shown['model_version'].unique()))}"
     epochs = [track.epochs.astype("datetime64[D]") for track in tracks if len(track.epochs)]
     if epochs:
@@ -217,7 +219,7 @@ def _subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> str:
     return text
 
 
-def _footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
+def _write_footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
     text = f"{format_counts(shown)}. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
     if has_answer(shown).any():

@@ -65,73 +65,75 @@ def histories(
     """
     footprints = shown.geometry.to_numpy()
     reach = shapely.buffer(footprints, REACH_M)
-    near = [
-        _candidates(track, reach, footprints, shown.crs, None if owners is None else owners[k])
+    candidates = [
+        _find_candidates(track, reach, footprints, shown.crs, None if owners is None else owners[k])
         for k, track in enumerate(tracks)
     ]
     costs = [len(track.epochs) for track in tracks]
-    taken: dict[Point, int] = {}
+    series_numbers: dict[Point, int] = {}
     buildings: dict[str, list[int]] = {}
     beside: dict[str, list[int]] = {}
     values, count = 0, 0
     for row in range(len(shown)):
-        parts = [part.points(row, k) for k, part in enumerate(near)]
+        parts = [part.points(row, k) for k, part in enumerate(candidates)]
         assigned = [point for part, _ in parts for point in part]
-        others = [point for _, part in parts for point in part]
-        new = [point for point in (*assigned, *others) if point not in taken]
+        beside_points = [point for _, part in parts for point in part]
+        new = [point for point in (*assigned, *beside_points) if point not in series_numbers]
         values += sum(costs[k] for k, _ in new)
         if values > MAX_VALUES:
             break
-        taken |= {point: len(taken) + n for n, point in enumerate(new)}
-        for chosen, numbers in ((assigned, buildings), (others, beside)):
+        series_numbers |= {point: len(series_numbers) + n for n, point in enumerate(new)}
+        for chosen, numbers in ((assigned, buildings), (beside_points, beside)):
             if chosen:
-                numbers[str(row)] = [taken[point] for point in chosen]
-        count += bool(assigned or others)
-    all_near = chain.from_iterable(_points_of(near, row) for row in range(len(shown)))
-    further = _further(points, costs, taken, all_near)
+                numbers[str(row)] = [series_numbers[point] for point in chosen]
+        count += bool(assigned or beside_points)
+    all_near = chain.from_iterable(_list_points(candidates, row) for row in range(len(shown)))
+    further = _choose_further(points, costs, series_numbers, all_near)
     return {
         "tracks": [
             {"name": track.name, "epochs": track.epochs.astype("datetime64[D]").astype(str).tolist()}
             for track in tracks
         ],
-        "series": _series([*taken, *further], tracks, points),
+        "series": _format_series([*series_numbers, *further], tracks, points),
         "buildings": buildings,
         "beside": beside,
         "reach_m": REACH_M,
-        "left_out": sum(any(_points_of(near, row)) for row in range(len(shown))) - count,
+        "left_out": sum(any(_list_points(candidates, row)) for row in range(len(shown))) - count,
     }
 
 
-def _points_of(near: Sequence[_Candidates], building: int) -> Iterator[Point]:
+def _list_points(candidates: Sequence[_Candidates], building: int) -> Iterator[Point]:
     """Yield all points of and beside a building."""
-    for k, part in enumerate(near):
+    for k, part in enumerate(candidates):
         yield from ((k, row) for row in part.of_building[building].tolist())
         yield from ((k, row) for row in part.beside[building].tolist())
 
 
-def _further(
-    points: Sequence[MapPoints], costs: Sequence[int], taken: Collection[Point], beside: Iterable[Point]
+def _choose_further(
+    points: Sequence[MapPoints], costs: Sequence[int], with_history: Collection[Point], beside: Iterable[Point]
 ) -> list[Point]:
     """Choose drawn points without a history while there is room: those `beside` buildings, then some from all over."""
     drawn = [(k, row) for k, part in enumerate(points) for row in part.row.tolist()]
     shuffled = [drawn[i] for i in np.random.default_rng(0).permutation(len(drawn))]
-    left = set(drawn) - set(taken)
-    room = MAX_VALUES - sum(costs[k] for k, _ in taken)
-    found = []
-    for one in chain(beside, shuffled):
-        if one not in left:
+    without_history = set(drawn) - set(with_history)
+    room = MAX_VALUES - sum(costs[k] for k, _ in with_history)
+    further = []
+    for point in chain(beside, shuffled):
+        if point not in without_history:
             continue
-        room -= costs[one[0]]
+        room -= costs[point[0]]
         if room < 0:
             break
-        left.remove(one)
-        found.append(one)
-    return found
+        without_history.remove(point)
+        further.append(point)
+    return further
 
 
-def _series(taken: Iterable[Point], tracks: Sequence[Track], points: Sequence[MapPoints]) -> list[dict[str, Any]]:
+def _format_series(
+    chosen: Iterable[Point], tracks: Sequence[Track], points: Sequence[MapPoints]
+) -> list[dict[str, Any]]:
     """Write the histories of points, each a track number and a row."""
-    places = [_places(track) for track in tracks]
+    places = [_to_degrees(track) for track in tracks]
     dots = [{row: dot for dot, row in enumerate(part.row.tolist())} for part in points]
     return [
         {
@@ -140,13 +142,13 @@ def _series(taken: Iterable[Point], tracks: Sequence[Track], points: Sequence[Ma
             "id": str(tracks[k].point_id[row]),
             "lon": places[k][row, 0],
             "lat": places[k][row, 1],
-            "mm": _rounded(tracks[k].displacement[row]),
+            "mm": _round_history(tracks[k].displacement[row]),
         }
-        for k, row in taken
+        for k, row in chosen
     ]
 
 
-def _candidates(
+def _find_candidates(
     track: Track,
     reach: NDArray[np.object_],
     footprints: NDArray[np.object_],
@@ -166,16 +168,16 @@ def _candidates(
     points, ids = shapely.points(x, y), track.point_id.astype(str)
     building, point = shapely.STRtree(points).query(reach, predicate="contains")
     if owner is None:
-        return _Candidates(_by_building(building, point, points, ids, footprints), nothing)
+        return _Candidates(_sort_by_building(building, point, points, ids, footprints), nothing)
     is_beside = owner[point] != building
     assigned = np.flatnonzero(owner != UNASSIGNED)
     return _Candidates(
-        _by_building(owner[assigned], assigned, points, ids, footprints),
-        _by_building(building[is_beside], point[is_beside], points, ids, footprints),
+        _sort_by_building(owner[assigned], assigned, points, ids, footprints),
+        _sort_by_building(building[is_beside], point[is_beside], points, ids, footprints),
     )
 
 
-def _by_building(
+def _sort_by_building(
     building: Index,
     point: Index,
     points: NDArray[np.object_],
@@ -186,18 +188,18 @@ def _by_building(
 
     Of points on a footprint those whose names, `ids`, come first: rows differ where a city is read in tiles.
     """
-    away = shapely.distance(points[point], footprints[building])
-    order = np.lexsort((ids[point], away, building))
+    distance_m = shapely.distance(points[point], footprints[building])
+    order = np.lexsort((ids[point], distance_m, building))
     ends = np.cumsum(np.bincount(building, minlength=len(footprints)))
     return np.split(point[order], ends[:-1])
 
 
-def _places(track: Track) -> NDArray[np.float64]:
+def _to_degrees(track: Track) -> NDArray[np.float64]:
     """Convert the points (N,) to longitude and latitude (N, 2)."""
     to_degrees = pyproj.Transformer.from_crs(track.crs, WGS84, always_xy=True)
     return np.round(np.stack(to_degrees.transform(track.easting, track.northing), axis=1), 7)
 
 
-def _rounded(displacement: NDArray[np.floating[Any]]) -> list[float | None]:
+def _round_history(displacement: NDArray[np.floating[Any]]) -> list[float | None]:
     """Round a history to 0.1 mm; None where it is missing."""
     return [round(value, 1) if np.isfinite(value) else None for value in displacement.astype(float).tolist()]

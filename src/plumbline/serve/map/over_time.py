@@ -12,7 +12,7 @@ from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.rules import began_with_record
 
 INTERVAL = "90 % interval"
-MOST_COURSES = 5_000
+MAX_COURSES = 5_000
 """Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB of the file."""
 
 
@@ -43,8 +43,8 @@ def _beginning_text(building: Any) -> str:
     """
     month, first_month, last_month = (day[:7] for day in (building.begins, building.begins_early, building.begins_late))
     if began_with_record(building):
-        until = f" ({INTERVAL} to {last_month})" if last_month != month else ""
-        return f"at or before {month}{until}"
+        interval = f" ({INTERVAL} to {last_month})" if last_month != month else ""
+        return f"at or before {month}{interval}"
     return month if first_month == last_month else f"{month} ({INTERVAL} {first_month} to {last_month})"
 
 
@@ -52,7 +52,7 @@ def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[st
     """Make the strain over time of the judged buildings, in the order of rows.
 
     Args:
-        shown: predictions; the order of the rows says whose courses matter most. rows: see `course_rows`.
+        shown: predictions, those whose courses matter most first. rows: see `course_rows`.
 
     Returns:
         `dates`, once for all. `buildings`: row number, as text, to its severity, permille, at each of them:
@@ -60,14 +60,16 @@ def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[st
     """
     if rows is None or not len(rows):
         return {"dates": [], "buildings": {}}
-    number = {name: row for row, name in enumerate(shown["building_id"])}
-    of = dict(tuple(rows.groupby("building_id", sort=False)))
-    taken = sorted(of, key=number.__getitem__)[:MOST_COURSES]
+    row_number = {name: row for row, name in enumerate(shown["building_id"])}
+    rows_by_building = dict(tuple(rows.groupby("building_id", sort=False)))
+    names = sorted(rows_by_building, key=row_number.__getitem__)[:MAX_COURSES]
     columns = {"low": "severity_low", "value": "severity_permille", "high": "severity_high"}
     return {
-        "dates": of[taken[0]]["date"].tolist(),
+        "dates": rows_by_building[names[0]]["date"].tolist(),
         "buildings": {
-            str(number[name]): {key: of[name][column].round(3).tolist() for key, column in columns.items()}
-            for name in taken
+            str(row_number[name]): {
+                key: rows_by_building[name][column].round(3).tolist() for key, column in columns.items()
+            }
+            for name in names
         },
     }

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from plumbline.core.errors import InputError
 from plumbline.core.source_code import MAP_PAGE, PAGE_FILES, PYTHON_PACKAGE
 from plumbline.reporting.page import icon
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.map.document import MAX_POINTS, as_json, make_document
 from plumbline.serve.predictions import write_text
 from plumbline.sources.points.track import Track
@@ -58,7 +58,7 @@ def check_basemap(address: str) -> None:
 
 
 def write_map(
-    judged: Judged,
+    judged: CityPredictions,
     tracks: Sequence[Track],
     path: Path,
     title: str,
@@ -111,7 +111,8 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
         data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_policy(script, document, basemap))}">\n'
+        '<meta http-equiv="Content-Security-Policy" '
+        f'content="{html.escape(_write_policy(script, document, basemap))}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<link rel="icon" href="{icon()}">\n'  # else a browser asks the server for one
         f"<title>{html.escape(title)}</title>\n<style>{style}</style></head>\n"
@@ -125,14 +126,14 @@ def packed(document: Mapping[str, Any]) -> str:
     return base64.b64encode(gzip.compress(as_json(document).encode(), 6, mtime=0)).decode()
 
 
-def _policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
+def _write_policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
     """Write the Content Security Policy: only this script and MapLibre's worker, without network access."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    own = " 'self'" if document is None else ""
+    origin = " 'self'" if document is None else ""
     host = _host(document.get("basemap") if document is not None else basemap)
     return (
         f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src blob:; "
-        f"child-src blob:; img-src data: blob:{own}{host}; connect-src data: blob:{own}{host}; "
+        f"child-src blob:; img-src data: blob:{origin}{host}; connect-src data: blob:{origin}{host}; "
         "form-action 'none'; base-uri 'none'"
     )
 

@@ -160,17 +160,17 @@ def _estimate_of(cause: Cause, reach: _Reach, rate: DamageRate) -> CauseEstimate
 def _estimate_reaches(causes: Sequence[Cause], near: Sequence[Near], likelihood: _ShareLikelihood) -> list[_Reach]:
     """Return the given or estimated reach of each cause, m; log the causes that change nothing."""
     widest_owner = _owners(near, [c.reach_m or REACHES_M[-1] for c in causes], len(likelihood.able))
-    far_likelihood = likelihood.total(widest_owner < 0)
+    far_likelihood = likelihood.of_buildings(widest_owner < 0)
     reach_m = [
         c.reach_m or likelihood.likeliest_reach(near[i], widest_owner == i, far_likelihood)
         for i, c in enumerate(causes)
     ]
     owner = _owners(near, reach_m, len(likelihood.able))
-    far_likelihood = likelihood.total(owner < 0)
+    far_likelihood = likelihood.of_buildings(owner < 0)
     reaches = []
     for i, cause in enumerate(causes):
         n_judged = int((likelihood.able & (owner == i)).sum())
-        gain = likelihood.gain(likelihood.total(owner == i), far_likelihood)
+        gain = likelihood.gain(likelihood.of_buildings(owner == i), far_likelihood)
         if cause.reach_m is None and not gain:  # no distance gains: the widest has most buildings
             n_judged = int((likelihood.able & (widest_owner == i)).sum())
         reach = _Reach(
@@ -250,7 +250,7 @@ class _ShareLikelihood:
         odds = np.where(able, odds_of(p_damaged, share), 1.0)
         self._log_likelihood = np.log1p(shares * (odds[:, None] - 1))
 
-    def total(self, rows: NDArray[Any]) -> Array:
+    def of_buildings(self, rows: NDArray[Any]) -> Array:
         """Return the log likelihood (G,) of the buildings `rows` together."""
         return np.asarray(self._log_likelihood[rows].sum(axis=0))
 
@@ -270,6 +270,6 @@ class _ShareLikelihood:
             far_likelihood: (G,) log likelihood of the other buildings.
         """
         rows, distance = (values[is_nearest[near[0]]] for values in near)
-        total = far_likelihood + self.total(rows)
-        within = [self.total(rows[distance <= reach]) for reach in REACHES_M]
+        total = far_likelihood + self.of_buildings(rows)
+        within = [self.of_buildings(rows[distance <= reach]) for reach in REACHES_M]
         return REACHES_M[int(np.argmax([self.gain(w, total - w) for w in within]))]

@@ -16,7 +16,7 @@ MAX_LETTERS = 120
 Text = Annotated[str, Field(max_length=MAX_LETTERS)]
 
 
-class About(Section):
+class ReportTexts(Section):
     """Texts for the first page of a report; an empty one is left out. Keys of a file, and fields of the HTTP form."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
@@ -27,15 +27,15 @@ class About(Section):
     address: Text = Field(default="", description="address of the author; it may have several lines.")
 
 
-NO_ABOUT = About()
+NO_TEXTS = ReportTexts()
 
 
-def read_about(path: Path) -> About:
+def read_about(path: Path) -> ReportTexts:
     """Read a YAML file with some of the keys `project`, `client`, `author` and `address`.
 
     Raises:
         InputError: it is missing, not YAML, or has another key, or a value that is no text or too long.
     """
     if not path.is_file():
-        raise InputError(f"--about {path}: no such file. Give a YAML file with {', '.join(About.model_fields)}.")
-    return validated(About, read_yaml(path), str(path))
+        raise InputError(f"--about {path}: no such file. Give a YAML file with {', '.join(ReportTexts.model_fields)}.")
+    return validated(ReportTexts, read_yaml(path), str(path))

@@ -20,26 +20,26 @@ from plumbline.serve.columns import format_share
 
 Float = NDArray[np.floating[Any]]
 FONT = 'font-family="Libertinus Serif, serif"'
-"""Of the texts in drawings: the font that typst brings."""
+"""Font of the texts in drawings: the one that typst brings."""
 CHART_PX = 400
 """Width of a chart: two stand side by side."""
-MAP_PX, LEAST_PX = (1000.0, 560.0), 420.0
-"""Most width and height of the map, and the least of either."""
+MAX_MAP_PX, MIN_MAP_PX = (1000.0, 560.0), 420.0
+"""Largest width and height of the map, and the smallest of either."""
 SCALE_PX = 34.0
 """Height of the strip below the map, with its scale."""
 MIN_FOOTPRINT_PX = 8.0
 """Smallest size of a footprint in the map: its colour is seen, also in a large city."""
 MARGIN_M = 60.0
-MOST_DRAWN = 6000
-"""Footprints of a map, besides those of the list."""
-MOST_LINES, MOST_STEPS = 10, 80
-"""Points of a track that are drawn, and values of each."""
-EPOCH = date(1970, 1, 1).toordinal()
-BESIDE, OTHERS = "#c46a3d", "#2f6c9e"
-"""Of the points in the damaged quadrant, and of the rest."""
+MAX_DRAWN = 6000
+"""Largest number of footprints in a map, besides those of the list."""
+MAX_LINES, MAX_STEPS = 10, 80
+"""Largest number of points of a track that are drawn, and of values of each."""
+EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+MARKED_COLOUR, OTHER_COLOUR = "#c46a3d", "#2f6c9e"
+"""Colours of the points in the damaged quadrant, and of the others."""
 
 
-class Seen(NamedTuple):
+class BuildingPoints(NamedTuple):
     """N points of a building, from all tracks."""
 
     track: NDArray[np.intp]
@@ -56,37 +56,43 @@ class Seen(NamedTuple):
 
 def document(svg: str, size: int = 12) -> str:
     """Make a drawing a document of its own, in the font of the report. `size`: of its texts, px."""
-    bare = re.sub(r' (xmlns|font-family|font-size)="[^"]*"', "", svg.strip())
-    return bare.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {FONT} font-size="{size}" ', 1)
+    stripped = re.sub(r' (xmlns|font-family|font-size)="[^"]*"', "", svg.strip())
+    return stripped.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {FONT} font-size="{size}" ', 1)
 
 
 def plan(
-    footprint: Any, frame: Frames, seen: Seen, probability: Float, decided: str | None, limit_mm: float, title: str
+    footprint: Any,
+    frame: Frames,
+    points: BuildingPoints,
+    probability: Float,
+    marked_quadrant: str | None,
+    limit_mm: float,
+    title: str,
 ) -> str:
     """Draw the plan of a building with its points; all marks have one size.
 
     Args:
-        footprint: polygon, m. frame: of it. seen: its points.
-        probability: (4,) of the quadrants; NaN if it was not judged. decided: quadrant that is marked.
-        limit_mm: displacement that has the strongest colour. title: for who cannot see it.
+        footprint: polygon, m. frame: of it. points: on it.
+        probability: (4,) of the quadrants; NaN if it was not judged. marked_quadrant: quadrant that is drawn bold.
+        limit_mm: displacement that has the strongest colour. title: text for screen readers.
     """
     local = shapely.transform(footprint, lambda place: frame.to_building(np.zeros(len(place), np.intp), place))
-    same = np.ones(len(seen.xy))
+    ones = np.ones(len(points.xy))
     drawn = DrawnBuilding(
         local,
         frame.side[0],
         float(frame.angle[0]),
         probability,
         [format_share(p) for p in probability],
-        decided,
-        seen.xy,
-        seen.moved,
-        seen.error,
-        same * 0.3,
-        [""] * len(same),
+        marked_quadrant,
+        points.xy,
+        points.moved,
+        points.error,
+        ones * 0.3,
+        [""] * len(ones),
     )
-    tall = float(np.ptp(shapely.get_coordinates(local), axis=0) @ (-1, 1)) > 0
-    return document(draw_building(drawn, limit_mm, title), 18 if tall else 17)  # a tall one is made smaller
+    is_tall = float(np.ptp(shapely.get_coordinates(local), axis=0) @ (-1, 1)) > 0
+    return document(draw_building(drawn, limit_mm, title), 18 if is_tall else 17)  # a tall one is made smaller
 
 
 class History(NamedTuple):
@@ -97,34 +103,36 @@ class History(NamedTuple):
     """(T,)"""
     series: Float
     """(N, T) mm, NaN where missing."""
-    beside: NDArray[np.bool_]
-    """(N,) which points lie in the damaged quadrant."""
+    is_marked: NDArray[np.bool_]
+    """(N,) which points are in the damaged quadrant."""
 
 
 def histories(shown: Sequence[History]) -> list[str]:
     """Draw histories with the means of two groups, all over the same days and on the same scale."""
-    moved = [one.series - np.array([_start(own) for own in one.series])[:, None] for one in shown]
-    least, most = _levels(np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)]))
-    days = np.concatenate([np.zeros(0, "M8[D]"), *(one.epochs.astype("datetime64[D]") for one in shown)])
-    levels = (least, (least + most) / 2, most)
+    moved = [
+        history.series - np.array([_start_level(series) for series in history.series])[:, None] for history in shown
+    ]
+    lowest, highest = _scale_ends(np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)]))
+    days = np.concatenate([np.zeros(0, "M8[D]"), *(history.epochs.astype("datetime64[D]") for history in shown)])
+    levels = (lowest, (lowest + highest) / 2, highest)
     return [
-        _history(one, values, (str(days.min()), str(days.max())), levels)
-        for one, values in zip(shown, moved, strict=True)
+        _draw_history(history, values, (str(days.min()), str(days.max())), levels)
+        for history, values in zip(shown, moved, strict=True)
     ]
 
 
-def _history(one: History, values: Float, period: tuple[str, str], levels: Sequence[float]) -> str:
-    days, beside = one.epochs.astype("datetime64[D]"), one.beside
-    place, parts = over_time(one.title, period, levels, CHART_PX)
-    steps = np.array_split(np.arange(len(days)), min(len(days), MOST_STEPS))
-    at = np.array([days[step].astype(int).mean() + EPOCH for step in steps])
-    groups = [(values[~beside], OTHERS), (values[beside], BESIDE)]
-    for own, colour in groups:
-        for line in own[:: max(1, -(-len(own) // MOST_LINES))]:
-            parts.append(_line(place, at, _thinned(line[None], steps), colour, 0.5, 0.45))
-    for own, colour in groups:
-        parts += [_line(place, at, _thinned(own, steps), colour, 2.0, 1.0)] if len(own) else []
-    return document(svg_document(one.title, 190, "none", parts, CHART_PX), 13)
+def _draw_history(history: History, values: Float, period: tuple[str, str], levels: Sequence[float]) -> str:
+    days, is_marked = history.epochs.astype("datetime64[D]"), history.is_marked
+    to_px, parts = over_time(history.title, period, levels, CHART_PX)
+    steps = np.array_split(np.arange(len(days)), min(len(days), MAX_STEPS))
+    step_days = np.array([days[step].astype(int).mean() + EPOCH_ORDINAL for step in steps])
+    groups = [(values[~is_marked], OTHER_COLOUR), (values[is_marked], MARKED_COLOUR)]
+    for series, colour in groups:
+        for line in series[:: max(1, -(-len(series) // MAX_LINES))]:
+            parts.append(_draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour, 0.5, 0.45))
+    for series, colour in groups:
+        parts += [_draw_line(to_px, step_days, _mean_by_step(series, steps), colour, 2.0, 1.0)] if len(series) else []
+    return document(svg_document(history.title, 190, "none", parts, CHART_PX), 13)
 
 
 def probability_colour(p_damaged: float) -> str:
@@ -145,31 +153,33 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
         The map, and how many buildings are drawn: those of the list, and others around them.
     """
     rows = list(listed)
-    west, south, east, top = _extent(outlines[rows])
-    scale = min(MAP_PX[0] / (east - west), MAP_PX[1] / (top - south))
-    width, height = max(scale * (east - west), LEAST_PX), max(scale * (top - south), LEAST_PX)
-    left, above = (width - scale * (east - west)) / 2, (height - scale * (top - south)) / 2
+    west, south, east, top = _map_extent(outlines[rows])
+    scale = min(MAX_MAP_PX[0] / (east - west), MAX_MAP_PX[1] / (top - south))
+    width, height = max(scale * (east - west), MIN_MAP_PX), max(scale * (top - south), MIN_MAP_PX)
+    left_px, top_px = (width - scale * (east - west)) / 2, (height - scale * (top - south)) / 2
 
-    def at(x: float, y: float) -> tuple[float, float]:
-        return left + scale * (x - west), above + scale * (top - y)
+    def to_px(x: float, y: float) -> tuple[float, float]:
+        return left_px + scale * (x - west), top_px + scale * (top - y)
 
-    there = shapely.STRtree(outlines).query(shapely.box(west - left / scale, south, east + left / scale, top))
-    others = np.setdiff1d(there, rows)
-    thinned = others[:: max(1, -(-len(others) // MOST_DRAWN))]
+    in_view = shapely.STRtree(outlines).query(shapely.box(west - left_px / scale, south, east + left_px / scale, top))
+    unlisted = np.setdiff1d(in_view, rows)
+    thinned = unlisted[:: max(1, -(-len(unlisted) // MAX_DRAWN))]
     # The most probable damage last: where enlarged footprints overlap, it is seen.
     drawn = [*thinned[np.argsort(np.nan_to_num(p_damaged[thinned], nan=-1.0), kind="stable")].tolist(), *rows[::-1]]
-    named = set(rows)
+    listed_rows = set(rows)
     # Small ones are as large as a square of the smallest size.
-    missing = np.maximum(MIN_FOOTPRINT_PX / scale - np.sqrt(shapely.area(outlines[drawn])), 0)
-    shapes = np.where(missing > 0, shapely.buffer(outlines[drawn], missing / 2, join_style="mitre"), outlines[drawn])
+    missing_m = np.maximum(MIN_FOOTPRINT_PX / scale - np.sqrt(shapely.area(outlines[drawn])), 0)
+    shapes = np.where(
+        missing_m > 0, shapely.buffer(outlines[drawn], missing_m / 2, join_style="mitre"), outlines[drawn]
+    )
     parts = [
-        f'<path d="{outline_path(shape, at)}" fill="{probability_colour(p_damaged[row])}" '
-        f'fill-rule="evenodd" stroke="{"#000" if row in named else "#6b5a3a"}" '
-        f'stroke-width="{1.2 if row in named else 0.4}"/>'
+        f'<path d="{outline_path(shape, to_px)}" fill="{probability_colour(p_damaged[row])}" '
+        f'fill-rule="evenodd" stroke="{"#000" if row in listed_rows else "#6b5a3a"}" '
+        f'stroke-width="{1.2 if row in listed_rows else 0.4}"/>'
         for row, shape in zip(drawn, shapes, strict=True)
     ]
-    middles = [at(*shapely.get_coordinates(shapely.centroid(outlines[row]))[0]) for row in rows]
-    parts += _numbers(middles, width, height)
+    middles = [to_px(*shapely.get_coordinates(shapely.centroid(outlines[row]))[0]) for row in rows]
+    parts += _write_numbers(middles, width, height)
     frame = f'<rect x="1" y="1" width="{width - 2:.0f}" height="{height - 2:.0f}" fill="none" stroke="#888"/>'
     parts += [north_arrow(0.0, width - 26, 46), frame]
     clip = f'<clipPath id="map"><rect width="{width}" height="{height}"/></clipPath>'
@@ -179,26 +189,26 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     return document(svg, 17), len(drawn)
 
 
-def _extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, float]:
+def _map_extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, float]:
     west, south, east, north = shapely.total_bounds(outlines)
     margin = MARGIN_M + 0.05 * max(east - west, north - south)
     return west - margin, south - margin, east + margin, north + margin
 
 
-def _numbers(middles: Sequence[tuple[float, float]], width: float, height: float) -> list[str]:
+def _write_numbers(middles: Sequence[tuple[float, float]], width: float, height: float) -> list[str]:
     """Write 1, 2, ... beside places, px, none over another, with a line from each to its place."""
-    taken: list[tuple[float, float]] = []
+    label_places: list[tuple[float, float]] = []
     lines, boxes = [], []
     for number, (x, y) in enumerate(middles, 1):
         spots = [
-            (x + far * math.cos(turn), y + far * math.sin(turn))
-            for far in range(20, 400, 14)
+            (x + distance * math.cos(turn), y + distance * math.sin(turn))
+            for distance in range(20, 400, 14)
             for turn in np.linspace(-math.pi / 4, 7 * math.pi / 4, 12, endpoint=False)
         ]
         inside = [(a, b) for a, b in spots if 18 < a < width - 18 and 12 < b < height - 12]
-        free = ((a, b) for a, b in inside if all(abs(a - c) > 30 or abs(b - d) > 20 for c, d in taken))
+        free = ((a, b) for a, b in inside if all(abs(a - c) > 30 or abs(b - d) > 20 for c, d in label_places))
         a, b = next(free, (x, y))
-        taken.append((a, b))
+        label_places.append((a, b))
         lines.append(f'<path d="M{x:.1f} {y:.1f}L{a:.1f} {b:.1f}" stroke="#000" stroke-width="0.7"/>')
         boxes.append(
             f'<rect x="{a - 13:.1f}" y="{b - 9:.1f}" width="26" height="18" rx="3" fill="#fff" stroke="#000" '
@@ -207,26 +217,28 @@ def _numbers(middles: Sequence[tuple[float, float]], width: float, height: float
     return [*lines, *boxes]
 
 
-def _start(one: Float) -> float:
+def _start_level(series: Float) -> float:
     """Return the median of the first tenth of the values of a series (T,)."""
-    known = one[np.isfinite(one)]
-    return float(np.median(known[: max(3, len(known) // 10)])) if len(known) else 0.0
+    values = series[np.isfinite(series)]
+    return float(np.median(values[: max(3, len(values) // 10)])) if len(values) else 0.0
 
 
-def _levels(known: Float) -> tuple[float, float]:
+def _scale_ends(values: Float) -> tuple[float, float]:
     """Return the ends of the scale, whole multiples of 10 mm, around nearly all values."""
-    low, high = np.quantile(known, (0.005, 0.995)) if len(known) else (0.0, 0.0)
+    low, high = np.quantile(values, (0.005, 0.995)) if len(values) else (0.0, 0.0)
     return 10.0 * math.floor(min(float(low), -1.0) / 10), 10.0 * math.ceil(max(float(high), 1.0) / 10)
 
 
-def _thinned(series: Float, steps: Sequence[NDArray[np.intp]]) -> Float:
+def _mean_by_step(series: Float, steps: Sequence[NDArray[np.intp]]) -> Float:
     """Return the means of (N, T) over the N, and over the epochs of each step; NaN where all are missing."""
     parts = [series[:, step] for step in steps]
     return np.array([np.nanmean(part) if np.isfinite(part).any() else np.nan for part in parts])
 
 
-def _line(place: Any, at: Float, values: Float, colour: str, width: float, opacity: float) -> str:
-    known = np.isfinite(values)
-    points = " ".join("{:.1f},{:.1f}".format(*place(x, y)) for x, y in zip(at[known], values[known], strict=True))
-    look = f'stroke="{colour}" stroke-width="{width:g}" stroke-opacity="{opacity:g}"'
-    return f'<polyline points="{points}" fill="none" {look}/>'
+def _draw_line(to_px: Any, days: Float, values: Float, colour: str, width: float, opacity: float) -> str:
+    is_finite = np.isfinite(values)
+    points = " ".join(
+        "{:.1f},{:.1f}".format(*to_px(x, y)) for x, y in zip(days[is_finite], values[is_finite], strict=True)
+    )
+    stroke = f'stroke="{colour}" stroke-width="{width:g}" stroke-opacity="{opacity:g}"'
+    return f'<polyline points="{points}" fill="none" {stroke}/>'

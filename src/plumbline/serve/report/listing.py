@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from plumbline.prepare.abstention import UNSURE_WHERE
 from plumbline.serve.columns import format_permille, format_share
-from plumbline.serve.judgement import Judged
-from plumbline.serve.report.limits import NINETY
+from plumbline.serve.judgement import CityPredictions
+from plumbline.serve.report.limits import NINETY_PERCENT
 from plumbline.serve.report.words import PLACE_NOT_SURE, plain, severity_text, signed
 from plumbline.serve.rules import (
     began_with_record,
@@ -18,7 +18,7 @@ from plumbline.serve.rules import (
     shows_quadrant,
 )
 
-LONGEST_NAME, LONGEST_EXPLANATION = 60, 400
+MAX_NAME_LETTERS, MAX_EXPLANATION_LETTERS = 60, 400
 """Most letters of a name in the list, and of why a building is not judged."""
 SIGHT_MARK = "*"
 SIGHT_NOTE = f"{SIGHT_MARK} along the line of sight of one track, not vertical."
@@ -47,7 +47,7 @@ SHEET_HEAD = (
 """Columns of the sheet. The number is that in the report. Intervals and ± are 90 % ones, as there."""
 
 
-class Listed(NamedTuple):
+class ListedBuilding(NamedTuple):
     """A building of the list, with what the table of predictions does not say of it."""
 
     building: Any
@@ -71,14 +71,14 @@ class Listed(NamedTuple):
         return self.building.quadrants.replace("|", ", ") if shows_quadrant(self.building) else ""
 
 
-def list_cells(listed: Listed) -> list[str]:
+def list_cells(listed: ListedBuilding) -> list[str]:
     """Return the cells of a building in the list, behind its number."""
-    building, against = listed.building, signed(listed.building.against_neighbours_mm)
-    if against and is_line_of_sight(building):
-        against += SIGHT_MARK
-    name, p_damaged = plain(building.building_id, LONGEST_NAME), building.p_damaged
+    building, difference = listed.building, signed(listed.building.against_neighbours_mm)
+    if difference and is_line_of_sight(building):
+        difference += SIGHT_MARK
+    name, p_damaged = plain(building.building_id, MAX_NAME_LETTERS), building.p_damaged
     if not is_answered(building):
-        return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", against]
+        return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", difference]
     return [
         name,
         format_share(p_damaged),
@@ -86,7 +86,7 @@ def list_cells(listed: Listed) -> list[str]:
         f"{building.burland_category:d}",
         listed.quadrants,
         listed.since,
-        against,
+        difference,
     ]
 
 
@@ -96,7 +96,7 @@ def list_notes(rows: list[list[str]]) -> list[str]:
     return [*notes, NO_NEIGHBOURS] if any(not row[-1] for row in rows) else notes
 
 
-def sheet_rows(judged: Judged, order: Iterable[int], numbers: Mapping[int, int]) -> list[list[str]]:
+def sheet_rows(judged: CityPredictions, order: Iterable[int], numbers: Mapping[int, int]) -> list[list[str]]:
     """Return the sheet of all buildings as rows of cells, the first with the names of the columns.
 
     Args:
@@ -105,38 +105,38 @@ def sheet_rows(judged: Judged, order: Iterable[int], numbers: Mapping[int, int])
     buildings = list(judged.table.itertuples())
     sheet = [list(SHEET_HEAD)]
     for row in order:
-        listed = Listed(buildings[row], plain(judged.explanation[row], LONGEST_EXPLANATION))
+        listed = ListedBuilding(buildings[row], plain(judged.explanation[row], MAX_EXPLANATION_LETTERS))
         sheet.append([str(numbers.get(row, "")), *sheet_cells(listed)])
     return sheet
 
 
-def sheet_cells(listed: Listed) -> list[str]:
+def sheet_cells(listed: ListedBuilding) -> list[str]:
     """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
     building = listed.building
-    answered, settled = is_answered(building), not math.isnan(building.settlement_mm)
+    is_judged, has_settlement = is_answered(building), not math.isnan(building.settlement_mm)
     severity = building.severity_permille, building.severity_low, building.severity_high
     return [
         str(building.building_id),
-        _figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
+        _format_figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
         *("" if math.isnan(strain) else format_permille(strain) for strain in severity),
-        f"{building.burland_category:d}" if answered else "",
+        f"{building.burland_category:d}" if is_judged else "",
         listed.quadrants,
         listed.since,
-        _figure(building.settlement_mm, 1),
-        _figure(NINETY * building.settlement_std_mm, 1),
-        building.settlement_direction if settled else "",
-        _figure(building.against_neighbours_mm, 1),
-        _figure(NINETY * building.against_neighbours_std_mm, 1),
-        "" if answered else building.reason.replace("_", " "),
-        _remark(listed),
+        _format_figure(building.settlement_mm, 1),
+        _format_figure(NINETY_PERCENT * building.settlement_std_mm, 1),
+        building.settlement_direction if has_settlement else "",
+        _format_figure(building.against_neighbours_mm, 1),
+        _format_figure(NINETY_PERCENT * building.against_neighbours_std_mm, 1),
+        "" if is_judged else building.reason.replace("_", " "),
+        _write_remark(listed),
     ]
 
 
-def _figure(value: float, decimals: int) -> str:
+def _format_figure(value: float, decimals: int) -> str:
     return "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"  # 0 without a sign
 
 
-def _remark(listed: Listed) -> str:
+def _write_remark(listed: ListedBuilding) -> str:
     if not is_answered(listed.building):
         return f"Not judged: {listed.explanation}."
     return PLACE_NOT_SURE if listed.building.reason == UNSURE_WHERE else ""

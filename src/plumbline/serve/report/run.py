@@ -18,17 +18,17 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.files import told_unwritten, write_bytes
-from plumbline.serve.judgement import Answered, say_damaged, say_unjudged
+from plumbline.serve.judgement import JudgedCity, log_damaged, log_unjudged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import Outputs
-from plumbline.serve.report.about import NO_ABOUT, About, read_about
+from plumbline.serve.report.about import NO_TEXTS, ReportTexts, read_about
 from plumbline.serve.report.content import Report, list_order, make_report
 from plumbline.serve.report.listing import sheet_rows
 from plumbline.serve.request import Request, open_city
 from plumbline.sources.city.in_memory import CityInMemory
 
 SUFFIXES = (".pdf", ".html")
-TOP, MOST = 20, 500
+TOP, MAX_BUILDINGS = 20, 500
 """Buildings of a report: by default, and at most."""
 HERE = Path(__file__).parent
 
@@ -48,7 +48,7 @@ def report(
     Raises:
         InputError: anything given is missing, damaged or does not fit together. No file is written then.
     """
-    texts = NO_ABOUT if about is None else read_about(about)
+    texts = NO_TEXTS if about is None else read_about(about)
     sheet = sheet_path(output)
     if output.suffix.lower() == ".pdf":
         need("report", "report --output FILE.pdf", "An .html needs nothing more.")
@@ -57,22 +57,22 @@ def report(
     if chosen:
         rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     answered = opened.answer()
-    say_unjudged(answered.judged)
-    say_damaged(answered.judged)
-    made = report_of(answered, city, buildings, chosen, top, about=texts, sheet=sheet.name)
-    write_report(made, output)
-    write_sheet(answered, made, sheet)
-    return made
+    log_unjudged(answered.judged)
+    log_damaged(answered.judged)
+    contents = report_of(answered, city, buildings, chosen, top, about=texts, sheet=sheet.name)
+    write_report(contents, output)
+    write_sheet(answered, contents, sheet)
+    return contents
 
 
 def report_of(
-    answered: Answered,
+    answered: JudgedCity,
     city: CityInMemory,
     buildings: Path,
     chosen: Sequence[str],
     top: int,
     *,
-    about: About = NO_ABOUT,
+    about: ReportTexts = NO_TEXTS,
     sheet: str = "",
 ) -> Report:
     """Put the report together: of the chosen buildings, or of the first `top` of the list; in the list's order.
@@ -84,23 +84,23 @@ def report_of(
     if chosen:
         named = rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
         rows, top = rows[np.isin(rows, named)], len(named)
-    if top > MOST:
-        raise InputError(f"{top} buildings found; a report holds {MOST} at most. Make several.")
+    if top > MAX_BUILDINGS:
+        raise InputError(f"{top} buildings found; a report holds {MAX_BUILDINGS} at most. Make several.")
     return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about=about, sheet=sheet)
 
 
-def write_report(made: Report, output: Path) -> None:
+def write_report(contents: Report, output: Path) -> None:
     """Write the report, atomically, in the format of the suffix.
 
     Raises:
         NotWritable: the disk refused.
     """
     begin = time.monotonic()
-    content = as_pdf(made) if output.suffix.lower() == ".pdf" else as_html(made).encode()
+    file_bytes = as_pdf(contents) if output.suffix.lower() == ".pdf" else as_html(contents).encode()
     with told_unwritten(output):
-        write_bytes(output, content)
-    took = time.monotonic() - begin
-    log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(made["pages"]), len(content) / 1e6, took)
+        write_bytes(output, file_bytes)
+    seconds = time.monotonic() - begin
+    log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(contents["pages"]), len(file_bytes) / 1e6, seconds)
 
 
 def outputs_of(output: Path) -> Outputs:
@@ -113,14 +113,14 @@ def sheet_path(output: Path) -> Path:
     return output.with_name(f"{output.stem}_list.csv")
 
 
-def write_sheet(answered: Answered, made: Report, path: Path) -> None:
+def write_sheet(answered: JudgedCity, contents: Report, path: Path) -> None:
     """Write the list of all buildings, atomically, as CSV with a byte order mark, by which spreadsheets know UTF-8.
 
     Raises:
         NotWritable: the disk refused.
     """
     rows = sheet_rows(
-        answered.judged, list_order(answered).tolist(), {page["row"]: page["number"] for page in made["pages"]}
+        answered.judged, list_order(answered).tolist(), {page["row"]: page["number"] for page in contents["pages"]}
     )
     text = io.StringIO()
     csv.writer(text).writerows(rows)
@@ -129,7 +129,7 @@ def write_sheet(answered: Answered, made: Report, path: Path) -> None:
     log.info("%s: all %d buildings, for spreadsheets", path, len(rows) - 1)
 
 
-def as_pdf(made: Report) -> bytes:
+def as_pdf(contents: Report) -> bytes:
     """Return the report as a PDF. All texts go to typst as data, never as its markup; fonts are typst's own."""
     import typst
 
@@ -137,13 +137,13 @@ def as_pdf(made: Report) -> bytes:
         HERE.joinpath("report.typ").read_bytes(),
         root=HERE,
         ignore_system_fonts=True,
-        sys_inputs={"report": json.dumps(made)},
+        sys_inputs={"report": json.dumps(contents)},
     )
     return cast(bytes, compiler.compile(format="pdf", pdf_tags=False))  # one file; tags would double its size
 
 
-def as_html(made: Report) -> str:
+def as_html(contents: Report) -> str:
     """Return the report as one HTML file that loads nothing from elsewhere."""
     template = HERE.joinpath("report.html").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    return environment.from_string(template).render(report=made)
+    return environment.from_string(template).render(report=contents)

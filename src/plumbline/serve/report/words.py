@@ -1,4 +1,4 @@
-"""Say in words what is known of one building: judgement, settlement and tilt, limits, and what was not seen.
+"""Write the texts on one building: judgement, settlement and tilt, limits, and what the points cannot show.
 
 Texts of a user's files are cleaned of what no document may hold, and shortened; the templates escape them.
 """
@@ -20,8 +20,8 @@ from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.map.over_time import when_text
 from plumbline.serve.place.surroundings import MIN_SCATTERERS
-from plumbline.serve.report.drawings import Seen
-from plumbline.serve.report.limits import NINETY, Fact
+from plumbline.serve.report.drawings import BuildingPoints
+from plumbline.serve.report.limits import NINETY_PERCENT, Fact
 from plumbline.serve.rules import is_answered, is_line_of_sight, shows_quadrant
 from plumbline.sources.points.track import Track
 
@@ -40,7 +40,7 @@ PLACE_NOT_SURE = (
     "one. Inspect all of it."
 )
 INTERVALS = "All intervals and ± are 90 % ones: they hold the true value in about 9 of 10 cases."
-"""Sentence on the first page; no other says it again."""
+"""Sentence on the first page, which is not repeated on others."""
 WORDS = (
     ("Damaged", "probability that the largest tensile strain is 0.5 permille or more. Decide by it."),
     (
@@ -66,7 +66,7 @@ WORDS = (
     ),
     ("Not judged", "does not mean sound."),
 )
-"""How to read a report."""
+"""Terms of a report, each with its explanation."""
 
 
 def plain(text: object, longest: int = LONGEST_TEXT) -> str:
@@ -91,28 +91,28 @@ def longest_gap(track: Track) -> int:
 
 
 def rate_sentence(rate: DamageRate) -> str:
-    """Say which share of the buildings is taken to be damaged, and what does not follow from it."""
-    share = _share(rate.rate)
+    """Return the sentences on the share of damaged buildings that is assumed, and on its limits."""
+    share, low, high = map(_format_percent, (rate.rate, rate.low, rate.high))
     if not rate.estimated:
         sentence = f"{share} of the buildings are taken to be damaged, as given for this report"
     elif rate.least is not None:
         sentence = (
-            f"{_share(rate.least)} or more of the judged buildings look damaged, which noise can cause as well: "
-            f"{share} are taken to be damaged. Read the order of the list, not the number of damaged buildings"
+            f"{_format_percent(rate.least)} or more of the judged buildings look damaged, which noise can cause as "
+            f"well: {share} are taken to be damaged. Read the order of the list, not the number of damaged buildings"
         )
     elif rate.is_vague:
         sentence = (
-            f"{share} of the buildings are taken to be damaged, but the points fit any share from {_share(rate.low)} "
-            f"to {_share(rate.high)}. Read the order of the list, not the number of damaged buildings"
+            f"{share} of the buildings are taken to be damaged, but the points fit any share from {low} to {high}. "
+            "Read the order of the list, not the number of damaged buildings"
         )
     else:
-        sentence = f"About {share} of the judged buildings are damaged ({_share(rate.low)} to {_share(rate.high)})"
+        sentence = f"About {share} of the judged buildings are damaged ({low} to {high})"
     places = ". Where damage gathers, buildings have shares of their own" if rate.local else ""
     return f"{sentence}{places}. Severities and probabilities start from that share: their mean may be another."
 
 
-def _share(share: float) -> str:
-    """Return a share in percent; 0 and 100 at the ends of what is tried."""
+def _format_percent(share: float) -> str:
+    """Return a share in percent; 0 and 100 at the ends of the shares that are tried."""
     if share < 1e-4 or share > 0.999:
         return f"{100 * share:.0f} %"
     return f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.1g} %"
@@ -132,7 +132,7 @@ def severity_text(building: Any, unit: str = "") -> str:
 
 
 def facts_of(building: Any) -> list[Fact]:
-    """Say what the model estimates for a building that has an answer, and what each figure means."""
+    """Return the model's estimates for a building that has an answer, with the meaning of each."""
     categories = ", ".join(f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES))
     facts = [
         Fact(
@@ -151,10 +151,10 @@ def facts_of(building: Any) -> list[Fact]:
         likely = ", ".join(f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants)
         facts.append(Fact("Where", f"not sure: {likely}", "Probability of each quarter of the plan."))
     elif shows_quadrant(building):
-        sure = format_share(building.quadrant_confidence)
+        confidence = format_share(building.quadrant_confidence)
         means = (
             f"Quarters of the plan that hold 80 % of the probability. {building.quadrant} is strained most, or nearly "
-            f"so, with {sure}."
+            f"so, with {confidence}."
         )
         facts.append(Fact("Where", f"{building.quadrants.replace('|', ' or ')} (likeliest {building.quadrant})", means))
     if isinstance(building.mechanism, str):
@@ -168,22 +168,22 @@ def facts_of(building: Any) -> list[Fact]:
     return facts
 
 
-def _of_hundred(share: float) -> str:
+def _count_of_hundred(share: float) -> str:
     return "fewer than 1" if share < 0.01 else "more than 99" if share > 0.99 else f"about {100 * share:.0f}"
 
 
 def reading_of_it(building: Any, explanation: str) -> list[str]:
-    """Say how to read the judgement; of a building without a severity or a place, why.
+    """Return how to read the judgement; of a building without a severity or a place, the reason.
 
     Args:
         building: row of the predictions. explanation: why it is not judged, in words.
     """
     if is_answered(building):
-        hundred = (
-            f"Of 100 buildings with this probability, {_of_hundred(building.p_damaged)} should have a strain of "
+        frequency = (
+            f"Of 100 buildings with this probability, {_count_of_hundred(building.p_damaged)} should have a strain of "
             "0.5 permille or more."
         )
-        return [hundred, _fit(building), *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else [])]
+        return [frequency, _explain_fit(building), *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else [])]
     sentences = [f"Why it is not judged: {explanation}."]
     if math.isnan(building.strain_resolution_permille):
         sentences.append("With these points no strain can be estimated.")
@@ -193,24 +193,24 @@ def reading_of_it(building: Any, explanation: str) -> list[str]:
     return [*sentences, "Its probability of damage is less reliable than that of judged buildings."]
 
 
-def _fit(building: Any) -> str:
-    """Say how severity and category go with the probability of damage."""
+def _explain_fit(building: Any) -> str:
+    """Return a sentence on how severity and category fit the probability of damage."""
     bound = CATEGORY_BOUNDS_PERMILLE[0]
     if building.severity_low >= bound:
         return "The entire interval of the severity lies in category 1 or above."
     if building.burland_category > 0:
         return "The points also fit a sound building: decide by the probability, not by the category."
-    rest = ", and damage is not ruled out" if building.severity_high >= bound else ""
-    return f"The building is more probably sound{rest}."
+    caveat = ", and damage is not ruled out" if building.severity_high >= bound else ""
+    return f"The building is more probably sound{caveat}."
 
 
-def whole_facts(building: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact]:
-    """Say how the whole building moved, and against its neighbours."""
+def whole_facts(building: Any, points: BuildingPoints, tracks: Sequence[Track]) -> list[Fact]:
+    """Return settlement and tilt of the whole building, and its settlement against the neighbours."""
     if math.isnan(building.settlement_mm) and building.n_points >= MIN_SCATTERERS:
         return [
             Fact("Settlement", "not known", "Few points from each side, and both sides contradict each other."),
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
-            _tilt(building),
+            _tilt_fact(building),
         ]
     if math.isnan(building.settlement_mm):
         return [
@@ -218,11 +218,11 @@ def whole_facts(building: Any, seen: Seen, tracks: Sequence[Track]) -> list[Fact
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
         ]
     is_slant = is_line_of_sight(building)
-    return [_settlement(building, is_slant), _against(building, is_slant), _tilt(building)]
+    return [_settlement_fact(building, is_slant), _neighbours_fact(building, is_slant), _tilt_fact(building)]
 
 
-def _settlement(building: Any, is_slant: bool) -> Fact:
-    error = NINETY * building.settlement_std_mm
+def _settlement_fact(building: Any, is_slant: bool) -> Fact:
+    error = NINETY_PERCENT * building.settlement_std_mm
     moved = f"{signed(building.settlement_mm)} ± {error:.1f} mm, {signed(building.settlement_rate_mm_year)} mm a year"
     if is_slant:
         means = (
@@ -233,24 +233,30 @@ def _settlement(building: Any, is_slant: bool) -> Fact:
     return Fact("Settlement", moved, "Vertical movement of the whole building over the record; negative: down.")
 
 
-def _against(building: Any, is_slant: bool) -> Fact:
-    against, error = building.against_neighbours_mm, building.against_neighbours_std_mm
-    if math.isnan(against):
+def _neighbours_fact(building: Any, is_slant: bool) -> Fact:
+    difference_mm, error_mm = building.against_neighbours_mm, building.against_neighbours_std_mm
+    if math.isnan(difference_mm):
         return Fact("Against neighbours", "not known", "Fewer than 3 neighbours can be compared.")
-    # Of the figures as they are shown, so that the three agree to the last digit.
-    median = round(building.settlement_mm, 1) - round(against, 1)
+    # The median is of the rounded figures, so that the three agree to the last digit.
+    median = round(building.settlement_mm, 1) - round(difference_mm, 1)
     moved = f"The neighbours' median moved {signed(median)} mm{' along the same line of sight' if is_slant else ''}."
-    if abs(against) <= NINETY * error:
+    if abs(difference_mm) <= NINETY_PERCENT * error_mm:
         verdict = "No clear difference."
     else:
-        verdict = "It differs from them." if abs(against) <= MOVES_ALONE * error else "It differs clearly from them."
-    return Fact("Against neighbours", f"{signed(against)} ± {NINETY * error:.1f} mm", f"{moved} {verdict}")
+        verdict = (
+            "It differs from them." if abs(difference_mm) <= MOVES_ALONE * error_mm else "It differs clearly from them."
+        )
+    return Fact(
+        "Against neighbours", f"{signed(difference_mm)} ± {NINETY_PERCENT * error_mm:.1f} mm", f"{moved} {verdict}"
+    )
 
 
-def _tilt(building: Any) -> Fact:
+def _tilt_fact(building: Any) -> Fact:
     if math.isnan(building.tilt_mm_m):
-        return Fact("Tilt", "not known", f"Its ± is above {NINETY * MAX_TILT_ERROR_MM_M:.1f} mm/m in some direction.")
-    size = f"{building.tilt_mm_m:.1f} ± {NINETY * building.tilt_std_mm_m:.1f} mm/m"
+        return Fact(
+            "Tilt", "not known", f"Its ± is above {NINETY_PERCENT * MAX_TILT_ERROR_MM_M:.1f} mm/m in some direction."
+        )
+    size = f"{building.tilt_mm_m:.1f} ± {NINETY_PERCENT * building.tilt_std_mm_m:.1f} mm/m"
     if math.isnan(building.tilt_towards):
         return Fact("Tilt", f"{size}, direction not clear", "Of the whole building.")
     wind = WINDS[round(building.tilt_towards / 45) % 8]
@@ -261,34 +267,34 @@ def _tilt(building: Any) -> Fact:
     )
 
 
-def unseen_of(seen: Seen, tracks: Sequence[Track], building: Any) -> list[str]:
-    """Say what the points cannot show of a building, a row of the predictions."""
+def unseen_of(points: BuildingPoints, tracks: Sequence[Track], building: Any) -> list[str]:
+    """Return sentences on what the points cannot show of a building, a row of the predictions."""
     sentences = [
         "North-south: the satellites look from east and west, and hardly see a movement to the north or south."
     ]
-    counts = np.bincount(seen.track, minlength=len(tracks))
-    sides = {side_of(tracks[number]) for number in np.unique(seen.track).tolist()}
+    counts = np.bincount(points.track, minlength=len(tracks))
+    sides = {side_of(tracks[number]) for number in np.unique(points.track).tolist()}
     if len(sides) == 1:
         sentences.append(
             f"Seen from the {sides.pop()} only: a movement to the east or west cannot be told from sinking or rising."
         )
-    used = [track for track, count in zip(tracks, counts, strict=True) if count] or tracks
-    first, last = min(t.epochs[0] for t in used), max(t.epochs[-1] for t in used)
+    used_tracks = [track for track, count in zip(tracks, counts, strict=True) if count] or tracks
+    first, last = min(t.epochs[0] for t in used_tracks), max(t.epochs[-1] for t in used_tracks)
     sentences.append(
         f"Days: nothing before {first.astype('datetime64[D]')} or after {last.astype('datetime64[D]')}; up to "
-        f"{max(map(longest_gap, used))} days between two images."
+        f"{max(map(longest_gap, used_tracks))} days between two images."
     )
-    by_quadrant = np.bincount(quadrant_code(*seen.xy.T), minlength=4)
+    by_quadrant = np.bincount(quadrant_code(*points.xy.T), minlength=4)
     empty = [name for name, count in zip(QUADRANTS, by_quadrant, strict=True) if not count]
-    many = f"{len(seen.track)} point{'' if len(seen.track) == 1 else 's'}"
-    by = ", ".join(f"{name} {count}" for name, count in zip(QUADRANTS, by_quadrant, strict=True))
-    where = f" None lies in {', '.join(empty)}." if empty and len(seen.track) else ""
-    sentences.append(f"Points: {many} ({by}), on roof and walls, placed to some metres.{where}")
-    return [*sentences, *_smallest_strain(building)]
+    total_text = f"{len(points.track)} point{'' if len(points.track) == 1 else 's'}"
+    counts_text = ", ".join(f"{name} {count}" for name, count in zip(QUADRANTS, by_quadrant, strict=True))
+    where = f" None lies in {', '.join(empty)}." if empty and len(points.track) else ""
+    sentences.append(f"Points: {total_text} ({counts_text}), on roof and walls, placed to some metres.{where}")
+    return [*sentences, *_resolution_sentence(building)]
 
 
-def _smallest_strain(building: Any) -> list[str]:
-    """Say which strain the points show at best, and whether the severity is below it."""
+def _resolution_sentence(building: Any) -> list[str]:
+    """Return a sentence on the smallest strain that the points show, and on a severity below it."""
     resolution = building.strain_resolution_permille
     if math.isnan(resolution):
         return []

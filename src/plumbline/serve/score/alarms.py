@@ -19,15 +19,15 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, sha256_file, write_json
 from plumbline.params import Params
 from plumbline.params.serve import Alarm
-from plumbline.serve.columns import ASKED, has_answer
+from plumbline.serve.columns import DAMAGE_COLUMNS, has_answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score.changes import same_ground
 from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, read_record, results
 from plumbline.serve.score.rules import chosen_by, hash_area, read_area, warn_of_unmet
 
 NEW, GOES_ON, ENDED = "new", "goes_on", "ended"
-ORDER = (NEW, ENDED, GOES_ON)
-"""In which `alarms.csv` lists those of a delivery."""
+STATE_ORDER = (NEW, ENDED, GOES_ON)
+"""States in the order in which `alarms.csv` lists the alarms of a delivery."""
 COLUMNS = ("building_id", "rule", "state", "since", "ended", "column", "value", "limit", "delivery")
 
 
@@ -41,14 +41,14 @@ class Watch:
         self.since: dict[str, str] = {}
         """Building with an alarm -> date of the delivery at which it began."""
 
-    def take(self, values: pd.Series, date: str, moved: Iterable[str] = ()) -> Iterator[tuple[str, str, str]]:
-        """Take the next delivery; yield building, state and beginning of each alarm that goes on, ends or begins.
+    def apply(self, values: pd.Series, date: str, moved: Iterable[str] = ()) -> Iterator[tuple[str, str, str]]:
+        """Apply the rule to the next delivery; yield building, state and beginning of each of its alarms.
 
         Args:
-            values: by building, of those only that the delivery gives one; the others keep alarm and row.
-            date: of its last observation.
-            moved: buildings that are others than those of the same name before: they begin from nothing. What ends so
-                does not begin again with the same delivery.
+            values: of the rule's column, by building; a building without a value keeps its alarm and row.
+            date: of the delivery's last observation.
+            moved: buildings whose name was that of another building before. Their alarm and row end, and no alarm
+                begins with the same delivery.
         """
         ended = set()
         for name in moved:
@@ -61,11 +61,11 @@ class Watch:
                 yield name, ENDED, self.since.pop(name)
             else:
                 yield name, GOES_ON, since
-        over = values.index[np.asarray(self.rule.holds(values, self.rule.limit), bool)]
-        broken = [name for name in self.row if name in values.index and name not in over]
-        for name in broken:
+        matching = values.index[np.asarray(self.rule.holds(values, self.rule.limit), bool)]
+        interrupted = [name for name in self.row if name in values.index and name not in matching]
+        for name in interrupted:
             del self.row[name]
-        for name in over:
+        for name in matching:
             if name in self.since:
                 continue
             self.row[name] = self.row.get(name, 0) + 1
@@ -84,25 +84,25 @@ def update_alarms(params: Params, place: str) -> None:
     out = params.score.out
     path, record = out / place / ALARMS, out / DERIVED / f"{place}.json"
     rules = [rule for rule in params.score.alarms if rule.place in (None, place)]
-    known = results(out, place) if rules else []
-    if not known:
+    delivery_results = results(out, place) if rules else []
+    if not delivery_results:
         path.unlink(missing_ok=True)
         record.unlink(missing_ok=True)
         return
     derived: dict[str, Any] = {
         "format": 1,
         "rules": [{**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules],
-        "results": [[one.folder, one.observed["to"], one.made, one.files.get(PREDICTIONS)] for one in known],
+        "results": [[r.folder, r.observed["to"], r.made, r.files.get(PREDICTIONS)] for r in delivery_results],
     }
     if path.is_file() and read_record(record) == {**derived, "sha256": sha256_file(path)}:
         return
-    table = derive(rules, known, params)
+    table = derive(rules, delivery_results, params)
     with atomic_file(path) as temporary:
         table.to_csv(temporary, index=False, float_format="%.6g")
     write_json(record, {**derived, "sha256": sha256_file(path)})
 
 
-def derive(rules: list[Alarm], known: list[DeliveryResult], params: Params) -> pd.DataFrame:
+def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: Params) -> pd.DataFrame:
     """Apply rules to the results of a place, in order; return `COLUMNS`, the latest delivery first.
 
     Of several deliveries that were observed to the same day, a building's answer in the one judged last counts: they
@@ -110,49 +110,49 @@ def derive(rules: list[Alarm], known: list[DeliveryResult], params: Params) -> p
     """
     watches = [Watch(rule) for rule in rules]
     areas = {rule.name: read_area(rule, params) for rule in rules if rule.within is not None}
-    ground, met = geopandas.GeoSeries(), set[str]()
+    ground, rules_with_buildings = geopandas.GeoSeries(), set[str]()
     rows: list[tuple[Any, ...]] = []
-    for step, (date, group) in enumerate(groupby(known, key=lambda one: one.observed["to"])):
+    for step, (date, group) in enumerate(groupby(delivery_results, key=lambda r: r.observed["to"])):
         same_day = list(group)
-        table = _join([_predictions(params.score.out / one.place / one.folder) for one in same_day])
-        moved = _moved(ground, table.geometry)
-        ground = _renew(ground, table.geometry)
+        table = _join_tables([_read_result(params.score.out / r.place / r.folder) for r in same_day])
+        moved = _find_moved(ground, table.geometry)
+        ground = _update_footprints(ground, table.geometry)
         for number, watch in enumerate(watches):
             rule = watch.rule
             chosen = chosen_by(rule, table, areas)
-            met |= {rule.name} if chosen.any() else set()
+            rules_with_buildings |= {rule.name} if chosen.any() else set()
             column = table[rule.column].to_numpy(float, na_value=np.nan)
-            if rule.column in ASKED:  # a building without an answer is to be looked at, and raises no alarm
+            if rule.column in DAMAGE_COLUMNS:  # a building without an answer is to be looked at, and raises no alarm
                 chosen &= has_answer(table)
             values = pd.Series(column, table.index)[chosen].dropna()
-            for name, state, since in watch.take(values, date, moved):
+            for name, state, since in watch.apply(values, date, moved):
                 value = np.nan if state == ENDED and name in moved else values.get(name, np.nan)
-                order = -step, ORDER.index(state), number, -value if rule.comparison[0] == ">" else value
+                sort_key = -step, STATE_ORDER.index(state), number, -value if rule.comparison[0] == ">" else value
                 ended = date if state == ENDED else None
                 folder = same_day[-1].folder
-                rows.append((name, rule.name, state, since, ended, rule.column, value, rule.limit, folder, *order))
-    warn_of_unmet(rules, met, ground.index)
+                rows.append((name, rule.name, state, since, ended, rule.column, value, rule.limit, folder, *sort_key))
+    warn_of_unmet(rules, rules_with_buildings, ground.index)
     keys = ["_step", "_state", "_rule", "_beyond", "building_id"]
     return pd.DataFrame(rows, columns=[*COLUMNS, *keys[:-1]]).sort_values(keys)[list(COLUMNS)]
 
 
-def _moved(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Index:
-    """Return the buildings that stand on other ground than those of the same name before."""
+def _find_moved(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Index:
+    """Return the buildings that do not overlap the footprint of the same name before."""
     if not len(before):
         return pd.Index([])
-    met = same_ground(before, after)
-    return met.index[~met.to_numpy(bool)]
+    overlaps = same_ground(before, after)
+    return overlaps.index[~overlaps.to_numpy(bool)]
 
 
-def _renew(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> geopandas.GeoSeries:
+def _update_footprints(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> geopandas.GeoSeries:
     """Return the latest footprint of every building up to now, in the CRS of the first delivery."""
     if not len(before):
         return after
-    own = after.to_crs(before.crs)
-    return geopandas.GeoSeries(pd.concat([before[~before.index.isin(own.index)], own]), crs=before.crs)
+    latest = after.to_crs(before.crs)
+    return geopandas.GeoSeries(pd.concat([before[~before.index.isin(latest.index)], latest]), crs=before.crs)
 
 
-def _predictions(folder: Path) -> geopandas.GeoDataFrame:
+def _read_result(folder: Path) -> geopandas.GeoDataFrame:
     try:
         return read_predictions(folder / PREDICTIONS)
     except InputError as error:
@@ -160,7 +160,7 @@ def _predictions(folder: Path) -> geopandas.GeoDataFrame:
         raise InputError(f"{error} {advice}") from error
 
 
-def _join(tables: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
+def _join_tables(tables: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
     """Join the tables of one day, by building; the last one's answer counts."""
     joined = pd.concat([table.to_crs(tables[-1].crs) for table in tables]) if len(tables) > 1 else tables[0]
     return joined.drop_duplicates("building_id", keep="last").set_index("building_id")
@@ -194,5 +194,5 @@ def read_alarms(out: Path, place: str) -> Alarms | None:
     rules = [Alarm(**{key: value for key, value in rule.items() if key != "area"}) for rule in derived["rules"]]
     texts = dict.fromkeys(("building_id", "rule", "state", "since", "ended", "column", "delivery"), str)
     table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])  # a building may be called NA
-    folder, observed_to = derived["results"][-1][:2]
-    return Alarms(rules, folder, observed_to, table)
+    latest_folder, observed_to = derived["results"][-1][:2]
+    return Alarms(rules, latest_folder, observed_to, table)

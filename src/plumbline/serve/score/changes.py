@@ -23,7 +23,7 @@ COMPARED = (
     "n_points",
 )
 KINDS = ("status", "category", "quadrant")
-"""What can have changed, in the order in which `what` names it."""
+"""Kinds of change, in the order in which column `what` names them."""
 COLUMNS = (
     "building_id",
     "what",
@@ -36,7 +36,7 @@ COLUMNS = (
 Mask = NDArray[np.bool_]
 
 
-class Changes(NamedTuple):
+class DeliveryChanges(NamedTuple):
     """Changes of the buildings between two deliveries."""
 
     table: pd.DataFrame
@@ -46,7 +46,7 @@ class Changes(NamedTuple):
     `beyond_intervals`; `new` and `gone` ones, and `moved`: the same identifier on another place, not compared."""
 
 
-def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> Changes:
+def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> DeliveryChanges:
     """Compare two predictions tables.
 
     A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order
@@ -55,40 +55,43 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
     deliveries share most of their epochs, so what differs by chance differs less than two independent intervals would.
     """
     old, new = before.set_index("building_id"), after.set_index("building_id")
-    met = same_ground(old.geometry, new.geometry)
-    kept = met.index[met]
-    old, new = old.loc[kept], new.loc[kept]
+    is_same = same_ground(old.geometry, new.geometry)
+    compared_ids = is_same.index[is_same]
+    old, new = old.loc[compared_ids], new.loc[compared_ids]
     judged = has_answer(old) & has_answer(new)
-    was, now = (part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new))
+    category_before, category_after = (part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new))
     changed = {
         "status": (old["status"] != new["status"]).to_numpy(),
-        "category": judged & (was != now),
-        "quadrant": judged & (was >= 1) & (now >= 1) & (old["quadrant"] != new["quadrant"]).to_numpy(),
+        "category": judged & (category_before != category_after),
+        "quadrant": judged
+        & (category_before >= 1)
+        & (category_after >= 1)
+        & (old["quadrant"] != new["quadrant"]).to_numpy(),
     }
     overlap = _overlap(old, new)
-    rows = np.logical_or.reduce(list(changed.values())) if len(kept) else np.zeros(0, bool)
-    beyond = judged & ~overlap
+    is_changed = np.logical_or.reduce(list(changed.values())) if len(compared_ids) else np.zeros(0, bool)
+    is_beyond = judged & ~overlap
     counts = {
-        "compared": len(kept),
-        "changed": int(rows.sum()),
+        "compared": len(compared_ids),
+        "changed": int(is_changed.sum()),
         "status": int(changed["status"].sum()),
-        "category_up": int((judged & (now > was)).sum()),
-        "category_down": int((judged & (now < was)).sum()),
+        "category_up": int((judged & (category_after > category_before)).sum()),
+        "category_down": int((judged & (category_after < category_before)).sum()),
         "quadrant": int(changed["quadrant"].sum()),
-        "beyond_intervals": int((rows & beyond).sum()),
+        "beyond_intervals": int((is_changed & is_beyond).sum()),
         "new": int((~after["building_id"].isin(before["building_id"])).sum()),
         "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
-        "moved": int((~met).sum()),
+        "moved": int((~is_same).sum()),
     }
-    return Changes(_table(old, new, changed, rows, judged, overlap), counts)
+    return DeliveryChanges(_table(old, new, changed, is_changed, judged, overlap), counts)
 
 
 def same_ground(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Series:
     """Return whether the footprints of each building overlap, of those in both series; by identifier, as `after`."""
     shared = after.index[after.index.isin(before.index)]
     old = before.loc[shared].to_crs(after.crs) if len(shared) else before.loc[shared]
-    met = shapely.intersects(old.to_numpy(), after.loc[shared].to_numpy())
-    return pd.Series(np.asarray(met, bool), index=shared)
+    overlaps = shapely.intersects(old.to_numpy(), after.loc[shared].to_numpy())
+    return pd.Series(np.asarray(overlaps, bool), index=shared)
 
 
 def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:
@@ -105,10 +108,10 @@ def _table(
     judged: Mask,
     overlap: Mask,
 ) -> pd.DataFrame:
-    what = [" + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)]
+    kinds = [" + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)]
     old, new = old[rows], new[rows]
     middle = new.geometry.representative_point().to_crs("EPSG:4326") if len(new) else new.geometry
-    columns: dict[str, object] = {"building_id": new.index.to_numpy(), "what": what}
+    columns: dict[str, object] = {"building_id": new.index.to_numpy(), "what": kinds}
     for name in COMPARED:
         # As arrays, which have no index; not as NumPy's, which would make 4.0 of a 4 beside one that is missing.
         columns |= {f"{name}_before": old[name].array, f"{name}_after": new[name].array}
@@ -116,7 +119,7 @@ def _table(
     columns |= {"longitude": middle.x.to_numpy().round(7), "latitude": middle.y.to_numpy().round(7)}
     table = pd.DataFrame(columns, columns=list(COLUMNS))
     rise = (table["severity_permille_after"] - table["severity_permille_before"]).to_numpy(float)
-    sure = ~overlap[rows] & judged[rows] & (rise > 0)
+    is_worse = ~overlap[rows] & judged[rows] & (rise > 0)
     # Unjudged in one of the two: no rise is known, and they come last.
-    order = np.lexsort((table["building_id"], -np.nan_to_num(rise, nan=-np.inf), ~sure))
+    order = np.lexsort((table["building_id"], -np.nan_to_num(rise, nan=-np.inf), ~is_worse))
     return table.iloc[order].reset_index(drop=True)

@@ -33,13 +33,13 @@ class Delivery:
     files: Files
     """Path within the folder -> `sha256`, `bytes`; hidden files do not count."""
     state: tuple[tuple[Any, ...], ...]
-    """What the file system said of the files when they were hashed."""
+    """State of the files when they were hashed, see `state_of`."""
 
     @property
     def id(self) -> str:
         """Return the SHA-256 over names and hashes of the files: equal files are the same delivery, in any folder."""
-        told = "".join(f"{name}\0{about['sha256']}\n" for name, about in sorted(self.files.items()))
-        return hashlib.sha256(os.fsencode(told)).hexdigest()  # a name need not be UTF-8; `plan_reading` refuses it
+        listing = "".join(f"{name}\0{record['sha256']}\n" for name, record in sorted(self.files.items()))
+        return hashlib.sha256(os.fsencode(listing)).hexdigest()  # a name need not be UTF-8; `plan_reading` refuses it
 
     @property
     def result(self) -> str:
@@ -63,7 +63,7 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
 
     Args:
         params: section `score`.
-        notes: file that remembers what was seen, and the hashes of files that have not changed since; where it is
+        notes: file with the state of each delivery at the last look, and the hashes of its files; where it is
             unreadable, all files are hashed again.
         clock: seconds since 1970.
 
@@ -75,30 +75,30 @@ def find_deliveries(params: Score, notes: Path, clock: Callable[[], float] = tim
             f"score.source: no folder {params.source} found. Make it, with a folder a place in it and a folder a "
             "delivery in that, or name another in params.yaml."
         )
-    before = {key: note for key, note in (read_record(notes) or {}).items() if _is_note(note)}
-    seen: dict[str, Any] = {}
+    old_notes = {key: note for key, note in (read_record(notes) or {}).items() if _is_note(note)}
+    new_notes: dict[str, Any] = {}
     complete = []
-    for folder in (folder for place in _folders(params.source) for folder in _folders(place)):
+    for folder in (folder for place in _list_folders(params.source) for folder in _list_folders(place)):
         key = f"{folder.parent.name}/{folder.name}"
         try:
             state = state_of(folder)
-            note: dict[str, Any] | None = before.get(key)
+            note: dict[str, Any] | None = old_notes.get(key)
             if note is None or note["state"] != state:
                 note = {"state": state, "since": clock(), "files": None}
-            seen[key] = note
-            if reason := _unfinished(folder, state, note["since"], params, clock()):
+            new_notes[key] = note
+            if reason := _find_obstacle(folder, state, note["since"], params, clock()):
                 log.info("%s: left for the next time, %s", folder, reason)
                 continue
-            note["files"] = note["files"] or _hashes(folder, state)
+            note["files"] = note["files"] or _hash_files(folder, state)
         except (FileNotFoundError, PermissionError) as error:  # renamed meanwhile, or to be permitted
             log.warning("%s: left for the next time, a file cannot be read (%s)", folder, error)
             continue
         complete.append(Delivery(folder.parent.name, folder.name, folder, note["files"], tuple(map(tuple, state))))
-    write_json(notes, seen)
+    write_json(notes, new_notes)
     return complete
 
 
-def _folders(folder: Path) -> list[Path]:
+def _list_folders(folder: Path) -> list[Path]:
     """Return the folders in a folder; names with `_` in front are the records of results."""
     # `glob` would pass over what may not be read without a word.
     return sorted(path for path in folder.iterdir() if not path.name.startswith((".", "_")) and path.is_dir())
@@ -116,19 +116,19 @@ def state_of(folder: Path) -> State:
     Raises:
         FileNotFoundError, PermissionError: a file was renamed meanwhile, or may not be read.
     """
-    paths = [Path(at) / name for at, _, names in os.walk(folder, onerror=_refuse) for name in names]
+    paths = [Path(folder_name) / name for folder_name, _, names in os.walk(folder, onerror=_raise) for name in names]
     files = [(path.relative_to(folder).as_posix(), path.stat()) for path in sorted(paths) if path.is_file()]
-    return [[name, about.st_size, about.st_ctime_ns, about.st_mtime_ns, about.st_ino] for name, about in files]
+    return [[name, status.st_size, status.st_ctime_ns, status.st_mtime_ns, status.st_ino] for name, status in files]
 
 
-def _refuse(error: OSError) -> None:
+def _raise(error: OSError) -> None:
     raise error
 
 
-def _unfinished(folder: Path, state: State, since: float, params: Score, now: float) -> str | None:
+def _find_obstacle(folder: Path, state: State, first_seen: float, params: Score, now: float) -> str | None:
     """Return why a delivery is not complete yet; None if it is."""
     names = [str(row[0]) for row in state]
-    if not any(_listed(name) for name in names):
+    if not any(_is_visible(name) for name in names):
         return "it is empty"
     if params.marker and params.marker not in names:
         return f"there is no {params.marker} in it yet"
@@ -136,15 +136,15 @@ def _unfinished(folder: Path, state: State, since: float, params: Score, now: fl
         if name.lower().endswith(UNFINISHED):
             return f"{name} is being written"
     newest = max(row[2] for row in state) / 1e9
-    if now - newest >= params.settle_s or abs(now - since) >= params.settle_s:
+    if now - newest >= params.settle_s or abs(now - first_seen) >= params.settle_s:
         return None
     return f"it changed less than {params.settle_s:g} s ago"
 
 
-def _listed(name: str) -> bool:
+def _is_visible(name: str) -> bool:
     return not any(part.startswith(".") for part in name.split("/"))
 
 
-def _hashes(folder: Path, state: State) -> Files:
-    names = [str(row[0]) for row in state if _listed(str(row[0]))]
+def _hash_files(folder: Path, state: State) -> Files:
+    names = [str(row[0]) for row in state if _is_visible(str(row[0]))]
     return {name: {"sha256": sha256_file(folder / name), "bytes": (folder / name).stat().st_size} for name in names}

@@ -1,8 +1,8 @@
 """Measure drift, and record the challenger's answers.
 
 Distances, not p values: with thousands of scatterers every difference is significant, and with twenty buildings none
-is. A distance counts where it is large even after what chance can make of it has been taken off, and nothing is said
-of few buildings.
+is. A distance counts where it is large even after the largest distance by chance is subtracted. With few buildings
+there is no verdict.
 
 - Inputs: each watched column (`audit.conditions`) against each training city. A delivery is one place under one
   satellite, the training data are several, so it is the nearest city that counts: a column has drifted when it is far
@@ -30,11 +30,11 @@ from plumbline.core.console import log
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.params.serve import Drift, Score
 from plumbline.prepare.audit.distributions import ColumnValues, shift, stability_index
-from plumbline.serve.judgement import Judged
+from plumbline.serve.judgement import CityPredictions
 from plumbline.serve.predictions import write_predictions
 from plumbline.serve.score.changes import compare_predictions
 from plumbline.serve.score.results import PREDICTIONS, SHADOW, DeliveryResult, now
-from plumbline.serve.score.tiles import Reading, counts_of, cut_tiles, judge_delivery, judge_tiles
+from plumbline.serve.score.tiles import DeliveryReading, counts_of, cut_tiles, judge_delivery, judge_tiles
 from plumbline.sources.city.causes import CausesFile
 
 ABSTAINED = ("insufficient_points", "out_of_distribution")
@@ -43,7 +43,7 @@ Counts = Mapping[str, int]
 
 
 def drift_of(
-    found: ColumnValues,
+    delivered: ColumnValues,
     reference: Mapping[str, ColumnValues] | None,
     counts: Mapping[str, Counts],
     before: DeliveryResult | None,
@@ -52,7 +52,7 @@ def drift_of(
     """Return the content of `drift.json`.
 
     Args:
-        found: the delivery's watched columns, of the buildings that could be prepared.
+        delivered: the delivery's watched columns, of the buildings that could be prepared.
         reference: training city -> the same columns; None where the package has none.
         counts: `statuses` and `categories` of the delivery's answers, as in its manifest.
         before: the delivery that it is compared with.
@@ -63,40 +63,51 @@ def drift_of(
         as sentences; and the figures.
     """
     statuses, categories = counts["statuses"], counts["categories"]
-    novel, causes = _shares(statuses, found.buildings, params)
-    outputs, looks = _outputs(statuses, categories, before, params)
-    content: dict[str, Any] = {"format": 1, "buildings": found.buildings, "shares": novel, "outputs": outputs}
+    shares, causes = _check_novelty(statuses, delivered.buildings, params)
+    outputs, output_reasons = _compare_outputs(statuses, categories, before, params)
+    content: dict[str, Any] = {"format": 1, "buildings": delivered.buildings, "shares": shares, "outputs": outputs}
     features: dict[str, Any] = {}
-    if found.buildings < params.min_buildings:
+    if delivered.buildings < params.min_buildings:
         verdict = "too_few"
-        causes = [f"{found.buildings} buildings, {params.min_buildings} are needed to tell (score.drift.min_buildings)"]
-        looks = []
+        causes = [
+            f"{delivered.buildings} buildings, {params.min_buildings} are needed to tell (score.drift.min_buildings)"
+        ]
+        output_reasons = []
     elif reference is None:
-        verdict = "drift" if causes else "look" if looks else "no_reference"
+        verdict = "drift" if causes else "look" if output_reasons else "no_reference"
         causes.append("the package says nothing of its training data (an older one): inputs were not compared")
     else:
-        features = {name: _feature(name, found, reference, params) for name in found.values}
-        causes += [_told(name, one) for name, one in features.items() if one["drifted"]]
-        verdict = "drift" if causes else "look" if looks else "none"
-    return {"verdict": verdict, "reasons": [*causes, *looks], **content, "features": features}
+        features = {name: _compare_column(name, delivered, reference, params) for name in delivered.values}
+        causes += [_format_drift(name, comparison) for name, comparison in features.items() if comparison["drifted"]]
+        verdict = "drift" if causes else "look" if output_reasons else "none"
+    return {"verdict": verdict, "reasons": [*causes, *output_reasons], **content, "features": features}
 
 
-def _feature(name: str, found: ColumnValues, reference: Mapping[str, ColumnValues], params: Drift) -> dict[str, Any]:
+def _compare_column(
+    name: str, delivered: ColumnValues, reference: Mapping[str, ColumnValues], params: Drift
+) -> dict[str, Any]:
     """Compare one column with its nearest training city."""
-    own = found.values[name]
-    beside = {city: columns for city, columns in reference.items() if len(columns.values.get(name, ()))}
-    if not len(own) or not beside:
+    values, n_columns = delivered.values[name], len(delivered.values)
+    cities = {city: columns for city, columns in reference.items() if len(columns.values.get(name, ()))}
+    if not len(values) or not cities:
         return {"drifted": False, "missing": True}
-    columns = len(found.values)
     shifts = {
-        city: shift(one.values[name], own, one.buildings, found.buildings, columns) for city, one in beside.items()
+        city: shift(columns.values[name], values, columns.buildings, delivered.buildings, n_columns)
+        for city, columns in cities.items()
     }
     nearest = min(shifts, key=lambda city: shifts[city].ks)
-    one = shifts[nearest]
-    chance = by_chance(beside[nearest].buildings, found.buildings, (1 - params.confidence) / columns)
-    surely = one.ks - chance > params.max_distance and one.psi > max(params.max_psi, one.psi_chance)
-    figures = {"psi": one.psi, "psi_by_chance": one.psi_chance, "wasserstein_sd": one.wasserstein_sd}
-    return {"drifted": bool(surely), "nearest": nearest, "distance": one.ks, "distance_by_chance": chance, **figures}
+    ks, psi, psi_chance = shifts[nearest].ks, shifts[nearest].psi, shifts[nearest].psi_chance
+    # Bonferroni: the confidence holds for all columns together.
+    chance = by_chance(cities[nearest].buildings, delivered.buildings, (1 - params.confidence) / n_columns)
+    return {
+        "drifted": bool(ks - chance > params.max_distance and psi > max(params.max_psi, psi_chance)),
+        "nearest": nearest,
+        "distance": ks,
+        "distance_by_chance": chance,
+        "psi": psi,
+        "psi_by_chance": psi_chance,
+        "wasserstein_sd": shifts[nearest].wasserstein_sd,
+    }
 
 
 def by_chance(n: int, m: int, probability: float) -> float:
@@ -104,14 +115,15 @@ def by_chance(n: int, m: int, probability: float) -> float:
     return math.sqrt(math.log(math.e / probability) / 2 * (1 / n + 1 / m))
 
 
-def _told(name: str, one: Mapping[str, Any]) -> str:
+def _format_drift(name: str, comparison: Mapping[str, Any]) -> str:
+    distance, chance, nearest = (comparison[key] for key in ("distance", "distance_by_chance", "nearest"))
     return (
-        f"{name}: {one['distance']:.2f} from the nearest training city ({one['nearest']}), by chance at most "
-        f"{one['distance_by_chance']:.2f}; population stability index {one['psi']:.2g}"
+        f"{name}: {distance:.2f} from the nearest training city ({nearest}), by chance at most "
+        f"{chance:.2f}; population stability index {comparison['psi']:.2g}"
     )
 
 
-def _shares(statuses: Counts, buildings: int, params: Drift) -> tuple[dict[str, float], list[str]]:
+def _check_novelty(statuses: Counts, buildings: int, params: Drift) -> tuple[dict[str, float], list[str]]:
     """Return the share of prepared buildings that are unlike the training data, and causes for a drift."""
     novel = int(statuses.get(NOVEL, 0))
     low = least_share(novel, buildings, params.confidence)
@@ -133,41 +145,51 @@ def least_share(count: int, total: int, confidence: float) -> float:
     return float(interval.low)
 
 
-def _outputs(
+def _compare_outputs(
     statuses: Counts, categories: Counts, before: DeliveryResult | None, params: Drift
 ) -> tuple[dict[str, Any], list[str]]:
     if before is None:
         return {}, []
-    result: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     reasons = []
     abstained, total = sum(statuses.get(name, 0) for name in ABSTAINED), sum(statuses.values())
-    was = sum(before.statuses.get(name, 0) for name in ABSTAINED) / max(sum(before.statuses.values()), 1)
+    abstained_before = sum(before.statuses.get(name, 0) for name in ABSTAINED) / max(sum(before.statuses.values()), 1)
     low = least_share(abstained, total, params.confidence)
-    result |= {"abstained": abstained / max(total, 1), "abstained_before": was}
-    if low - was > params.max_abstained_rise:
-        reasons.append(f"{abstained / total:.0%} of the buildings are not judged, {was:.0%} were in {before.folder}")
-    now, then = ([int(part.get(str(number), 0)) for number in range(5)] for part in (categories, before.categories))
-    if min(sum(now), sum(then)) >= params.min_buildings:
-        psi, chance = _index(then, now, params.confidence)
-        result |= {"categories_psi": psi, "categories_psi_by_chance": chance}
+    figures |= {"abstained": abstained / max(total, 1), "abstained_before": abstained_before}
+    if low - abstained_before > params.max_abstained_rise:
+        reasons.append(
+            f"{abstained / total:.0%} of the buildings are not judged, {abstained_before:.0%} were in {before.folder}"
+        )
+    counts_now, counts_before = (
+        [int(part.get(str(number), 0)) for number in range(5)] for part in (categories, before.categories)
+    )
+    if min(sum(counts_now), sum(counts_before)) >= params.min_buildings:
+        psi, chance = _output_stability(counts_before, counts_now, params.confidence)
+        figures |= {"categories_psi": psi, "categories_psi_by_chance": chance}
         if psi > max(params.max_output_psi, chance):
-            reasons.append(f"categories {now}, {then} in {before.folder}: population stability index {psi:.2g}")
-    return result, reasons
+            reasons.append(
+                f"categories {counts_now}, {counts_before} in {before.folder}: population stability index {psi:.2g}"
+            )
+    return figures, reasons
 
 
-def _index(then: Sequence[int], now: Sequence[int], confidence: float) -> tuple[float, float]:
+def _output_stability(
+    counts_before: Sequence[int], counts_now: Sequence[int], confidence: float
+) -> tuple[float, float]:
     """Return the population stability index of two counts of categories, and its bound by chance; see `audit.drift`."""
-    e, a = ((np.array(counts) + 0.5) / (sum(counts) + 0.5 * len(counts)) for counts in (then, now))
-    chance = (1 / sum(then) + 1 / sum(now)) * float(stats.chi2.isf(1 - confidence, len(now) - 1))
-    return stability_index(e, a), chance
+    expected, actual = (
+        (np.array(counts) + 0.5) / (sum(counts) + 0.5 * len(counts)) for counts in (counts_before, counts_now)
+    )
+    chance = (1 / sum(counts_before) + 1 / sum(counts_now)) * float(stats.chi2.isf(1 - confidence, len(counts_now) - 1))
+    return stability_index(expected, actual), chance
 
 
 RECORD, DIFFERENCES = "shadow.json", "differences.csv"
 
 
 def shadow(
-    reading: Reading,
-    champion: Judged,
+    reading: DeliveryReading,
+    champion: CityPredictions,
     challenger: Path,
     workers: int | None,
     params: Score,
@@ -180,22 +202,22 @@ def shadow(
     challenger's own answers.
 
     Args:
-        reading: the delivery. champion: what it says. challenger: its package. workers: see `score`.
+        reading: the delivery. champion: its predictions. challenger: its package. workers: see `score`.
         params: section `score`. causes: of damage at the place.
     """
     delivery = reading.delivery
     try:
-        own = cut_tiles(reading, challenger)
-        folder = params.out / SHADOW / delivery.place / delivery.result / own[0].version
+        tiles = cut_tiles(reading, challenger)
+        folder = params.out / SHADOW / delivery.place / delivery.result / tiles[0].version
         if folder.exists():
             return
-        judge_tiles(own, workers)
-        log.info("%s/%s: the challenger %s judges too", delivery.place, delivery.result, own[0].version)
-        said = judge_delivery(reading, own, params, causes).table
-        differences = compare_predictions(champion.table, said)
+        judge_tiles(tiles, workers)
+        log.info("%s/%s: the challenger %s judges too", delivery.place, delivery.result, tiles[0].version)
+        challenger_table = judge_delivery(reading, tiles, params, causes).table
+        differences = compare_predictions(champion.table, challenger_table)
         with atomic_folder(folder) as temporary:
-            write_predictions(said, temporary / PREDICTIONS)
-            # "before" is what the champion says, "after" what the challenger says.
+            write_predictions(challenger_table, temporary / PREDICTIONS)
+            # "before" are the champion's answers, "after" the challenger's.
             columns = {
                 name: name.replace("_before", "_champion").replace("_after", "_challenger")
                 for name in differences.table
@@ -207,9 +229,9 @@ def shadow(
                 "delivery": delivery.name,
                 "id": delivery.id,
                 "champion": champion.table["model_version"].iloc[0],
-                "challenger": own[0].version,
+                "challenger": tiles[0].version,
                 "differences": differences.counts,
-                "answers": {"champion": counts_of(champion.table), "challenger": counts_of(said)},
+                "answers": {"champion": counts_of(champion.table), "challenger": counts_of(challenger_table)},
                 "made": now(),
             }
             write_json(temporary / RECORD, record)
@@ -217,7 +239,7 @@ def shadow(
             "%s/%s: challenger %s judges %d buildings otherwise",
             delivery.place,
             delivery.result,
-            own[0].version,
+            tiles[0].version,
             differences.counts["changed"],
         )
     except Exception as error:

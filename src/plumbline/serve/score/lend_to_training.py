@@ -38,38 +38,38 @@ def lend(place: str, result: str) -> str:
         InputError: there is no such result, the delivered files are not those any more, or an invented city has the
             name.
     """
-    for undecided in sorted((WORK / KEPT).glob("[!.]*")):
-        take_back(undecided.name)
+    for saved in sorted((WORK / KEPT).glob("[!.]*")):
+        take_back(saved.name)
     params = load_params()
-    about = read_result(params.score.out / place / result)
-    source = params.score.source / place / about.delivery
-    for name, told in about.inputs.items():
-        if not (source / name).is_file() or sha256_file(source / name) != told["sha256"]:
+    result_manifest = read_result(params.score.out / place / result)
+    source = params.score.source / place / result_manifest.delivery
+    for name, file_record in result_manifest.inputs.items():
+        if not (source / name).is_file() or sha256_file(source / name) != file_record["sha256"]:
             raise InputError(f"{source / name}: not the file that {result} was made from. Wait for its next delivery.")
     city = city_of(place)
     if city in params.simulate.cities:
         raise InputError(f"simulate.cities.{city} has the name under which {place} would lend. Give it another name.")
-    how, footprints = params.score.lend.get(place, Lend()), Path(about.footprints["path"])
+    lending, footprints = params.score.lend.get(place, Lend()), Path(result_manifest.footprints["path"])
     entry = Borrowed.model_validate(
         {
             "folder": LENT / city,
-            "seed": int(about.id[:7], 16),
-            **how.model_dump(),
-            "products": _stated(about.inputs, params.ingest.products),
-            "footprints": _stated([footprints.name], params.ingest.footprints),
+            "seed": int(result_manifest.id[:7], 16),
+            **lending.model_dump(),
+            "products": _select_stated(result_manifest.inputs, params.ingest.products),
+            "footprints": _select_stated([footprints.name], params.ingest.footprints),
         }
     )
     with atomic_folder(WORK / KEPT / city) as folder:
         for path in (LENT / city, LENT / f"{city}.yaml"):
             if path.exists():
-                _copy(path, folder / path.name)
+                _copy_path(path, folder / path.name)
     try:
         with atomic_folder(LENT / city) as folder:
-            for name in about.inputs:
+            for name in result_manifest.inputs:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source / name, folder / name)
             if source not in footprints.parents:
-                _copy(footprints, folder / footprints.name)
+                _copy_path(footprints, folder / footprints.name)
         with atomic_file(LENT / f"{city}.yaml") as temporary:
             content = entry.model_dump(mode="json", exclude_unset=True)
             temporary.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -88,13 +88,13 @@ def city_of(place: str) -> str:
 
 def take_back(city: str) -> None:
     """Restore `data/borrowed/CITY` and its description to their state before `lend`."""
-    kept = WORK / KEPT / city
-    if not kept.is_dir():
+    saved = WORK / KEPT / city
+    if not saved.is_dir():
         return
     shutil.rmtree(LENT / city, ignore_errors=True)
     (LENT / f"{city}.yaml").unlink(missing_ok=True)
-    shutil.copytree(kept, LENT, dirs_exist_ok=True)
-    remove(kept)
+    shutil.copytree(saved, LENT, dirs_exist_ok=True)
+    remove(saved)
 
 
 def keep_lent(city: str) -> None:
@@ -102,15 +102,15 @@ def keep_lent(city: str) -> None:
     remove(WORK / KEPT / city)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_path(source: Path, target: Path) -> None:
     (shutil.copytree if source.is_dir() else shutil.copyfile)(source, target)
 
 
-def _stated(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, Any]:
+def _select_stated(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, Any]:
     """Return the entries of `stated` that match delivered files: they are needed to read the files again."""
-    fitting = {next((one for one in stated if fits(Path(file), one)), None) for file in files}
+    matching = {next((p for p in stated if fits(Path(file), p)), None) for file in files}
     return {
         pattern: about.model_dump(mode="json", exclude_unset=True)
         for pattern, about in stated.items()
-        if pattern in fitting
+        if pattern in matching
     }

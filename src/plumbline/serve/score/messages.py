@@ -1,9 +1,9 @@
 """Make the messages about changes, alarms, drift and deliveries that were set aside.
 
-A message is made anew from the results each time it is asked for, so none is lost with the process that was to send it.
-One that was sent just before a kill is sent again: its key, in its last line, tells that it is the same. Of alarms, a
-record says which buildings have been reported: what is sent is the difference to those of the latest delivery, whatever
-the order in which deliveries were judged.
+Messages are made from the results each time, so none is lost with the process that was to send it. A message that was
+sent just before a kill is sent again, with the same key in its last line. A record has the buildings whose alarms have
+been reported. A message has the difference between these and the alarms of the latest delivery, so the order in which
+deliveries were judged does not matter.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from plumbline.serve.score.results import (
     results,
 )
 
-TOLD = ("drift", "look")
-"""Verdicts of `drift.json` that a person is told of."""
-MOST = 20
-"""Buildings in a message; all of them are in the file that it names."""
-REPORTED = "alarms.json"
-"""In `_sent/PLACE`: rule -> buildings that have an alarm, as far as messages have said."""
+REPORTED_VERDICTS = ("drift", "look")
+"""Verdicts of `drift.json` that messages report."""
+MAX_LISTED = 20
+"""Largest number of buildings in a message; all of them are in the file that it names."""
+REPORTED_FILE = "alarms.json"
+"""File in `_sent/PLACE`: rule -> buildings with an alarm that messages have reported."""
 
 
-class Reported(NamedTuple):
+class ReportedAlarms(NamedTuple):
     """Alarms that a message is about."""
 
     place: str
     rule: str
     began: bool
-    """Else they have ended."""
+    """True if the alarms have begun; False if they have ended."""
     buildings: tuple[str, ...]
 
 
@@ -62,7 +62,7 @@ class Message:
     subject: str
     body: str
     """Markdown."""
-    alarms: Reported | None = None
+    alarms: ReportedAlarms | None = None
 
 
 JUDGED_AGAIN = "no alarm any more, because a delivery was judged again, came late, or the rule was changed"
@@ -79,13 +79,17 @@ def unsent(out: Path, place: str) -> list[Message]:
     Raises:
         InputError: a result is damaged.
     """
-    found = [_news(out, one) for one in results(out, place) if one.changes.get("changed") or one.drift in TOLD]
-    return [message for message in found if not _note(out, message.key).is_file()] + list(_of_alarms(out, place))
+    messages = [
+        _make_message(out, r) for r in results(out, place) if r.changes.get("changed") or r.drift in REPORTED_VERDICTS
+    ]
+    return [message for message in messages if not _sent_path(out, message.key).is_file()] + list(
+        _make_alarm_messages(out, place)
+    )
 
 
 def unsent_aside(out: Path) -> list[Message]:
     """Return the unsent messages about deliveries that were set aside."""
-    return [message for message in _of_aside(out) if not _note(out, message.key).is_file()]
+    return [message for message in _make_aside_messages(out) if not _sent_path(out, message.key).is_file()]
 
 
 def drifted(out: Path, place: str) -> list[DeliveryResult]:
@@ -94,130 +98,135 @@ def drifted(out: Path, place: str) -> list[DeliveryResult]:
     Raises:
         InputError: a result is damaged.
     """
-    return [one for one in results(out, place) if one.drift == "drift" and not _event(out, one).is_file()]
+    return [r for r in results(out, place) if r.drift == "drift" and not _event_path(out, r).is_file()]
 
 
-def mark_called(out: Path, one: DeliveryResult) -> None:
+def mark_called(out: Path, result: DeliveryResult) -> None:
     """Record that a new training was called for."""
-    write_json(_event(out, one), {"key": f"{one.place}/{one.folder}", "called": now()})
+    write_json(_event_path(out, result), {"key": f"{result.place}/{result.folder}", "called": now()})
 
 
 def mark_sent(out: Path, message: Message, by: str) -> None:
     """Record that a message was sent, and through which channel; of alarms, which buildings it reported."""
     if message.alarms is not None:
         place, rule, began, buildings = message.alarms
-        reported = _reported(out, place)
+        reported = _read_reported(out, place)
         before = set(reported.get(rule, ()))
         reported[rule] = sorted(before | set(buildings) if began else before - set(buildings))
-        write_json(out / SENT / place / REPORTED, reported)
+        write_json(out / SENT / place / REPORTED_FILE, reported)
         return
-    write_json(_note(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
+    write_json(_sent_path(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
 
 
-def _news(out: Path, one: DeliveryResult) -> Message:
-    folder = out / one.place / one.folder
-    lines, subject = _changes(folder, one) if one.changes else ([], f"first delivery {one.delivery}")
-    if one.drift in TOLD:
-        subject += ", unlike the training data" if one.drift == "drift" else ", unlike the last one"
-        lines += ["", f"{one.drift}:", "", *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"])]
-    lines += ["", f"Map: {folder / MAP}", f"Message: {one.place}/{one.folder}"]
-    return Message(f"{one.place}/{one.folder}", f"Plumbline: {one.place}, {subject}", "\n".join(lines))
+def _make_message(out: Path, result: DeliveryResult) -> Message:
+    folder = out / result.place / result.folder
+    lines, subject = _format_changes(folder, result) if result.changes else ([], f"first delivery {result.delivery}")
+    if result.drift in REPORTED_VERDICTS:
+        subject += ", unlike the training data" if result.drift == "drift" else ", unlike the last one"
+        lines += ["", f"{result.drift}:", "", *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"])]
+    lines += ["", f"Map: {folder / MAP}", f"Message: {result.place}/{result.folder}"]
+    return Message(f"{result.place}/{result.folder}", f"Plumbline: {result.place}, {subject}", "\n".join(lines))
 
 
-def _changes(folder: Path, one: DeliveryResult) -> tuple[list[str], str]:
+def _format_changes(folder: Path, result: DeliveryResult) -> tuple[list[str], str]:
     table = pd.read_csv(folder / CHANGES, dtype={"building_id": str}, keep_default_na=False, na_values=[""])
-    counts = one.changes
+    counts = result.changes
     lines = [
-        f"{one.place}: delivery {one.delivery}, observed to {one.observed['to']}, beside {one.compared_with}.",
+        f"{result.place}: delivery {result.delivery}, observed to {result.observed['to']}, "
+        f"beside {result.compared_with}.",
         "",
         f"{counts['changed']} of {counts['compared']} buildings changed: category up {counts['category_up']}, down "
         f"{counts['category_down']}; quadrant {counts['quadrant']}; judged or not {counts['status']}. Of "
         f"{counts['beyond_intervals']} the two intervals do not overlap.",
         "",
-        *map(_line, table.head(MOST).itertuples()),
+        *map(_format_change, table.head(MAX_LISTED).itertuples()),
     ]
-    if len(table) > MOST:
-        lines.append(f"- and {len(table) - MOST} more")
+    if len(table) > MAX_LISTED:
+        lines.append(f"- and {len(table) - MAX_LISTED} more")
     lines += ["", f"All of them: {folder / CHANGES}"]
-    return lines, f"{counts['changed']} buildings changed ({one.delivery})"
+    return lines, f"{counts['changed']} buildings changed ({result.delivery})"
 
 
-def _line(row: Any) -> str:
-    told = f"- {row.building_id}: {row.what}: {_state(row, 'before')}, now {_state(row, 'after')}"
-    return told + ("; intervals do not overlap" if str(row.intervals_overlap) == "False" else "")
+def _format_change(row: Any) -> str:
+    line = f"- {row.building_id}: {row.what}: {_format_state(row, 'before')}, now {_format_state(row, 'after')}"
+    return line + ("; intervals do not overlap" if str(row.intervals_overlap) == "False" else "")
 
 
-def _state(row: Any, when: str) -> str:
-    said = {name: getattr(row, f"{name}_{when}") for name in COMPARED}
-    if said["reason"] not in ANSWERED_REASONS:
-        return str(said["reason"])
-    number = int(said["burland_category"])
-    severity, low, high = (format_permille(said[f"severity_{name}"]) for name in ("permille", "low", "high"))
-    told = f"category {number}, {severity} ({low} to {high}) permille"
-    return told + (f", {said['quadrant']}" if number else "")
+def _format_state(row: Any, when: str) -> str:
+    values = {name: getattr(row, f"{name}_{when}") for name in COMPARED}
+    if values["reason"] not in ANSWERED_REASONS:
+        return str(values["reason"])
+    number = int(values["burland_category"])
+    severity, low, high = (format_permille(values[f"severity_{name}"]) for name in ("permille", "low", "high"))
+    text = f"category {number}, {severity} ({low} to {high}) permille"
+    return text + (f", {values['quadrant']}" if number else "")
 
 
-def _of_alarms(out: Path, place: str) -> Iterator[Message]:
-    found = read_alarms(out, place)
-    if found is None:
+def _make_alarm_messages(out: Path, place: str) -> Iterator[Message]:
+    alarms = read_alarms(out, place)
+    if alarms is None:
         return
-    reported = _reported(out, place)
-    for rule in found.rules:
-        before, present = set(reported.get(rule.name, ())), found.now(rule)
+    reported = _read_reported(out, place)
+    for rule in alarms.rules:
+        before, present = set(reported.get(rule.name, ())), alarms.now(rule)
         begun = present[~present["building_id"].isin(before)]
-        last = found.last(rule)
+        last = alarms.last(rule)
         ended = last[last["building_id"].isin(before - set(present["building_id"]))]
-        lost = sorted(before - set(last["building_id"]))
+        lost_names = sorted(before - set(last["building_id"]))
         if len(begun):
-            yield _alarm_message(out, place, found, rule, begun["building_id"], map(_alarm_line, begun.itertuples()))
-        if len(ended) or lost:
-            lines = [*map(_alarm_line, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost)]
-            yield _alarm_message(out, place, found, rule, [*ended["building_id"], *lost], lines, began=False)
+            yield _make_alarm_message(
+                out, place, alarms, rule, begun["building_id"], map(_format_alarm, begun.itertuples())
+            )
+        if len(ended) or lost_names:
+            lines = [*map(_format_alarm, ended.itertuples()), *(f"- {name}: {JUDGED_AGAIN}" for name in lost_names)]
+            yield _make_alarm_message(
+                out, place, alarms, rule, [*ended["building_id"], *lost_names], lines, began=False
+            )
 
 
-def _alarm_message(
+def _make_alarm_message(
     out: Path,
     place: str,
-    found: Alarms,
+    alarms: Alarms,
     rule: Alarm,
     buildings: Iterable[str],
     lines: Iterable[str],
     began: bool = True,
 ) -> Message:
     names, listed = tuple(buildings), list(lines)
-    many = f"{len(names)} alarm{'s' * (len(names) > 1)}"
-    what = f"{len(names)} new alarm{'s' * (len(names) > 1)}" if began else f"{many} ended"
-    more = [f"- and {len(listed) - MOST} more"] if len(listed) > MOST else []
-    told = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:8]
-    key = f"{place}/{found.delivery}/{rule.name}-{'new' if began else 'ended'}-{told}"
-    ends = "" if rule.bound == rule.limit else f", ends at {rule.bound:g}"
+    count_text = f"{len(names)} alarm{'s' * (len(names) > 1)}"
+    news = f"{len(names)} new alarm{'s' * (len(names) > 1)}" if began else f"{count_text} ended"
+    remainder = [f"- and {len(listed) - MAX_LISTED} more"] if len(listed) > MAX_LISTED else []
+    names_hash = hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:8]
+    key = f"{place}/{alarms.delivery}/{rule.name}-{'new' if began else 'ended'}-{names_hash}"
+    end_rule = "" if rule.bound == rule.limit else f", ends at {rule.bound:g}"
     body = [
-        f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{ends}), observed to "
-        f"{found.observed_to}: {what}.",
+        f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{end_rule}), observed to "
+        f"{alarms.observed_to}: {news}.",
         "",
-        *listed[:MOST],
-        *more,
+        *listed[:MAX_LISTED],
+        *remainder,
         "",
         f"All of them: {out / place / ALARMS}",
-        f"Map: {out / place / found.delivery / MAP}",
+        f"Map: {out / place / alarms.delivery / MAP}",
         f"Message: {key}",
     ]
-    reported = Reported(place, rule.name, began, names)
-    return Message(key, f"Plumbline: {place}, {what}: {rule.name}", "\n".join(body), reported)
+    reported = ReportedAlarms(place, rule.name, began, names)
+    return Message(key, f"Plumbline: {place}, {news}: {rule.name}", "\n".join(body), reported)
 
 
-def _alarm_line(row: Any) -> str:
+def _format_alarm(row: Any) -> str:
     value = f"{row.column} {row.value:.3g}" if pd.notna(row.value) else "not judged now"
     return f"- {row.building_id}: {value}, since {row.since}" + (f" until {row.ended}" if pd.notna(row.ended) else "")
 
 
-def _reported(out: Path, place: str) -> dict[str, list[str]]:
-    path = out / SENT / place / REPORTED
-    found: dict[str, list[str]] = read_json(path) if path.is_file() else {}
-    return found
+def _read_reported(out: Path, place: str) -> dict[str, list[str]]:
+    path = out / SENT / place / REPORTED_FILE
+    reported: dict[str, list[str]] = read_json(path) if path.is_file() else {}
+    return reported
 
 
-def _of_aside(out: Path) -> Iterator[Message]:
+def _make_aside_messages(out: Path) -> Iterator[Message]:
     for path in sorted((out / ASIDE).glob("*/*.json")):
         keys = ("place", "delivery", "reason")
         if (record := read_record(path, *keys)) is None:
@@ -231,9 +240,9 @@ def _of_aside(out: Path) -> Iterator[Message]:
         yield Message(key, f"Plumbline: {place}, delivery {delivery} set aside", body)
 
 
-def _event(out: Path, one: DeliveryResult) -> Path:
-    return out / EVENTS / one.place / f"{one.folder}.json"
+def _event_path(out: Path, result: DeliveryResult) -> Path:
+    return out / EVENTS / result.place / f"{result.folder}.json"
 
 
-def _note(out: Path, key: str) -> Path:
+def _sent_path(out: Path, key: str) -> Path:
     return out / SENT / f"{key}.json"

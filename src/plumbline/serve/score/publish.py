@@ -21,12 +21,12 @@ from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.prepare.audit.reference import conditions_of, load_conditions
 from plumbline.prepare.features.sequences import Sequences
 from plumbline.prepare.features.shards import Shards
-from plumbline.serve.judgement import Judged, say_damaged, say_unjudged
+from plumbline.serve.judgement import CityPredictions, log_damaged, log_unjudged
 from plumbline.serve.layers import judged_layers
 from plumbline.serve.map.page import write_map
 from plumbline.serve.predict import warn_of_unjudged
 from plumbline.serve.predictions import read_predictions, write_predictions
-from plumbline.serve.score.changes import Changes, compare_predictions
+from plumbline.serve.score.changes import DeliveryChanges, compare_predictions
 from plumbline.serve.score.drift import drift_of
 from plumbline.serve.score.results import (
     CHANGES,
@@ -40,17 +40,31 @@ from plumbline.serve.score.results import (
     now,
     results,
 )
-from plumbline.serve.score.tiles import OWNED, ROWS, SEQUENCES, SHOWN, TILE, Reading, ScoreTile, code_hash, counts_of
+from plumbline.serve.score.tiles import (
+    OWNED,
+    ROWS,
+    SEQUENCES,
+    SHOWN,
+    TILE,
+    DeliveryReading,
+    ScoreTile,
+    code_hash,
+    counts_of,
+)
 from plumbline.sources.city.causes import CausesFile
 from plumbline.sources.city.in_memory import warn_of_short
 from plumbline.sources.points.points_table import read_points_table
 from plumbline.sources.points.track import Track, concatenate_tracks
 
-OF_TRACK = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
+TRACK_KEYS = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
 
 
 def publish(
-    reading: Reading, tiles: list[ScoreTile], judged: Judged, params: Score, causes: CausesFile | None = None
+    reading: DeliveryReading,
+    tiles: list[ScoreTile],
+    judged: CityPredictions,
+    params: Score,
+    causes: CausesFile | None = None,
 ) -> DeliveryResult:
     """Write the result of a delivery after all its tiles are judged, as one complete folder or not at all.
 
@@ -63,13 +77,17 @@ def publish(
     """
     delivery, city, out = reading.delivery, tiles[0].city, params.out
     table, reason, rate = judged.table, judged.reason, judged.rate
-    if torn := int((reason == UNSURE_WHERE).sum()):
-        log.info("%s: %d buildings may be damaged, and in no quadrant that is probable enough", delivery.place, torn)
+    if n_unsure_where := int((reason == UNSURE_WHERE).sum()):
+        log.info(
+            "%s: %d buildings may be damaged, and in no quadrant that is probable enough",
+            delivery.place,
+            n_unsure_where,
+        )
     package = verify_package(tiles[0].package)
     warn_of_unjudged(reason, package.prepare)
-    say_unjudged(judged, f"{delivery.place}: ")
-    say_damaged(judged, f"{delivery.place}: ")
-    tracks = _shown(tiles)
+    log_unjudged(judged, f"{delivery.place}: ")
+    log_damaged(judged, f"{delivery.place}: ")
+    tracks = _load_shown(tiles)
     warn_of_short(city.observed)
     last = max(track["last_epoch"] for track in city.about["tracks"])
     before = former(results(out, delivery.place), last)
@@ -85,27 +103,27 @@ def publish(
         finally:
             pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(judged, tracks, folder / MAP, title, tiles[0].every, owners=_owners(tiles, tracks))
+        write_map(judged, tracks, folder / MAP, title, tiles[0].every, owners=_find_owners(tiles, tracks))
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
             changes = compare_predictions(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
             changes.table.to_csv(folder / CHANGES, index=False)
         counts = counts_of(table)
-        drift = drift_of(_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift)
+        drift = drift_of(_read_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift)
         write_json(folder / DRIFT, drift)
         result = DeliveryResult(
             place=delivery.place,
             delivery=delivery.name,
             id=delivery.id,
             inputs=delivery.files,
-            footprints=_record(reading.footprints),
-            causes=None if causes is None else _record(causes.path),
+            footprints=_file_record(reading.footprints),
+            causes=None if causes is None else _file_record(causes.path),
             damage_rate_by=params.damage_rate_by,
             model={"name": package.name, "version": package.version},
             code=code_hash(),
             observed={"from": min(track["first_epoch"] for track in city.about["tracks"]), "to": last},
-            tracks=[{key: track[key] for key in OF_TRACK} for track in city.about["tracks"]],
+            tracks=[{key: track[key] for key in TRACK_KEYS} for track in city.about["tracks"]],
             tiles=len(tiles),
             buildings=len(table),
             statuses=counts["statuses"],
@@ -119,49 +137,49 @@ def publish(
             files=listed(folder),
         )
         write_json(folder / MANIFEST, result.model_dump(mode="json"))
-    _say(result, changes)
+    _log_result(result, changes)
     for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
         log.warning("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason)
     return result
 
 
-def _record(path: Path) -> dict[str, str]:
+def _file_record(path: Path) -> dict[str, str]:
     return {"path": str(path), "sha256": sha256_path(path)}
 
 
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:
     """Warn if fewer or more tracks cover a place than before: this alone changes many answers."""
     if len(before.tracks) != len(tracks):
-        then, named = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
+        names_before, names_now = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
         log.warning(
             "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the buildings.",
             len(tracks),
-            named,
+            names_now,
             len(before.tracks),
             before.folder,
-            then,
+            names_before,
         )
 
 
-def _conditions(tiles: list[ScoreTile]) -> ColumnValues:
+def _read_conditions(tiles: list[ScoreTile]) -> ColumnValues:
     """Return the watched columns of all buildings of the delivery that could be prepared."""
     parts = [part for tile in tiles if len(part := Sequences.load(tile.folder / SEQUENCES))]
     if not parts:
         return ColumnValues(0, {})
-    (found,) = conditions_of(Shards(parts)).values()
-    return found
+    (conditions,) = conditions_of(Shards(parts)).values()
+    return conditions
 
 
-def _shown(tiles: list[ScoreTile]) -> list[Track]:
+def _load_shown(tiles: list[ScoreTile]) -> list[Track]:
     """Return the points kept for the map."""
     parts: dict[str, list[Track]] = {}
     for tile in tiles:
         for track in read_points_table(tile.folder / SHOWN):
             parts.setdefault(track.name, []).append(track)
-    return [concatenate_tracks(own) for own in parts.values()]
+    return [concatenate_tracks(pieces) for pieces in parts.values()]
 
 
-def _owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np.intp]]:
+def _find_owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np.intp]]:
     """Return, of each track, the row in the predictions of the building that has each point; `UNASSIGNED` without."""
     order = np.sort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     ids = {track.name: track.point_id.astype(str) for track in tracks}
@@ -174,7 +192,9 @@ def _owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np.intp
     return [owners[track.name] for track in tracks]
 
 
-def _say(result: DeliveryResult, changes: Changes | None) -> None:
+def _log_result(result: DeliveryResult, changes: DeliveryChanges | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
-    told = f"{changes.counts['changed']} changed since {result.compared_with}" if changes else "the first of its place"
-    log.info("%s/%s: %d buildings: %s; %s", result.place, result.folder, result.buildings, counts, told)
+    change_text = (
+        f"{changes.counts['changed']} changed since {result.compared_with}" if changes else "the first of its place"
+    )
+    log.info("%s/%s: %d buildings: %s; %s", result.place, result.folder, result.buildings, counts, change_text)

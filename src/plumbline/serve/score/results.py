@@ -1,9 +1,9 @@
 """Read and list published results: one complete folder per delivery, with a record of its inputs.
 
-`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` says which of them was observed last.
-`OUT/PLACE/alarms.csv` is derived from all of them. Names that begin with `_` are records: of deliveries that could not
-be judged, of messages and events that were sent, of what alarms were derived from, and of what a challenger says, which
-nobody is told.
+`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` names the result that was observed
+last. `OUT/PLACE/alarms.csv` is derived from all results. Names that begin with `_` are records: of deliveries that
+could not be judged, of messages and events that were sent, of the inputs of the alarms, and of the answers of a
+challenger, which are not published.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class DeliveryResult(BaseModel):
     footprints: dict[str, str]
     """`path` and `sha256` of the file of the footprints."""
     causes: dict[str, str] | None = None
-    """The same of the file of causes; None without one."""
+    """`path` and `sha256` of the file of causes; None without one."""
     damage_rate_by: str = "place"
-    """`city` or `place`: what the share of damaged buildings may differ by, besides causes."""
+    """`city` or `place`: level at which the share of damaged buildings is estimated, besides causes."""
     model: dict[str, str]
     """`name` and `version` of the package."""
     code: str
@@ -56,15 +56,15 @@ class DeliveryResult(BaseModel):
     damage_rate: dict[str, float] = {}
     """`rate`, and the ends `low` and `high` of its 90 % interval."""
     left_out: dict[str, int]
-    """Why buildings could not be prepared, see `prepare.abstention.LeftOut`."""
+    """Reason -> number of buildings that could not be prepared, see `prepare.abstention.LeftOut`."""
     compared_with: str | None
     """Folder of the result that it was compared with; None: the first of its place."""
     changes: dict[str, int]
-    """See `changes.Changes`."""
+    """See `changes.DeliveryChanges`."""
     drift: str
     """Verdict of `drift.json`, see `serve.score.drift`."""
     made: str
-    """When, UTC."""
+    """Time at which the result was made, UTC."""
     files: dict[str, dict[str, Any]]
     """File of the result -> `sha256`, `bytes`."""
 
@@ -97,36 +97,36 @@ def results(out: Path, place: str) -> list[DeliveryResult]:
     Raises:
         InputError: as `read_result`.
     """
-    found = [read_result(path.parent) for path in (out / place).glob(f"[!.]*/{MANIFEST}")]
-    return sorted(found, key=lambda one: (one.observed["to"], one.made, one.folder))
+    place_results = [read_result(path.parent) for path in (out / place).glob(f"[!.]*/{MANIFEST}")]
+    return sorted(place_results, key=lambda r: (r.observed["to"], r.made, r.folder))
 
 
-def former(known: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
+def former(place_results: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
     """Return the result to compare a delivery with: the latest by observation that does not look further.
 
     So a late delivery is compared with what came before it in time, and not with its own future.
     """
-    before = [one for one in known if one.observed["to"] <= observed_to]
-    return before[-1] if before else None
+    earlier = [r for r in place_results if r.observed["to"] <= observed_to]
+    return earlier[-1] if earlier else None
 
 
 def note_latest(out: Path, place: str) -> None:
     """Update `latest.json` of a place, which a killed run may have left outdated."""
-    known = results(out, place)
-    if not known:
+    place_results = results(out, place)
+    if not place_results:
         return
-    last = known[-1]
-    told = {
-        "folder": last.folder,
-        "delivery": last.delivery,
-        "observed_to": last.observed["to"],
-        "model_version": last.model["version"],
-        "made": last.made,
+    last_result = place_results[-1]
+    latest = {
+        "folder": last_result.folder,
+        "delivery": last_result.delivery,
+        "observed_to": last_result.observed["to"],
+        "model_version": last_result.model["version"],
+        "made": last_result.made,
     }
     path = out / place / LATEST
     # All of it: a delivery that is judged again, by another model, has the folder that it had.
-    if read_record(path) != told:
-        write_json(path, told)
+    if read_record(path) != latest:
+        write_json(path, latest)
 
 
 def read_drifts(out: Path) -> dict[str, dict[str, Any]]:

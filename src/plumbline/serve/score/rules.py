@@ -20,10 +20,10 @@ from plumbline.sources.footprints.buildings import check_crs, reprojected
 from plumbline.sources.footprints.geometry import take_polygons, unlike_polygons
 from plumbline.sources.footprints.open import read_vector
 
-SHARES = ("quadrant_confidence", "damage_rate")
+SHARE_COLUMNS = ("quadrant_confidence", "damage_rate")
 """Columns from 0 to 1, beside those that begin with `p_`."""
-MOST_IDS = 5
-"""Unknown identifiers that are named."""
+MAX_NAMED_IDS = 5
+"""Largest number of unknown identifiers that a warning names."""
 
 
 def check_rules(params: Params) -> None:
@@ -36,37 +36,37 @@ def check_rules(params: Params) -> None:
     source = params.score.source
     places = [path.name for path in source.iterdir() if path.is_dir()] if source.is_dir() else []
     for rule in params.score.alarms:
-        what, kind = f"score.alarms, rule {rule.name}", DTYPES.get(rule.column)
-        if kind is None:
-            raise InputError(f"{what}: the predictions table has no column {rule.column}.")
-        if not kind.lower().startswith(("int", "float")):
-            raise InputError(f"{what}: column {rule.column} holds text or dates, and a rule compares numbers.")
+        label, dtype = f"score.alarms, rule {rule.name}", DTYPES.get(rule.column)
+        if dtype is None:
+            raise InputError(f"{label}: the predictions table has no column {rule.column}.")
+        if not dtype.lower().startswith(("int", "float")):
+            raise InputError(f"{label}: column {rule.column} holds text or dates, and a rule compares numbers.")
         for number in (rule.limit, rule.bound):
-            if (rule.column.startswith("p_") or rule.column in SHARES) and not 0 <= number <= 1:
-                raise InputError(f"{what}: {number:g} found; {rule.column} is from 0 to 1. Write 50 % as 0.5.")
+            if (rule.column.startswith("p_") or rule.column in SHARE_COLUMNS) and not 0 <= number <= 1:
+                raise InputError(f"{label}: {number:g} found; {rule.column} is from 0 to 1. Write 50 % as 0.5.")
         if rule.within is not None:
             read_area(rule, params)
         if rule.place is not None and rule.place not in places:
-            log.warning("%s: no folder %s in %s", what, rule.place, source)
+            log.warning("%s: no folder %s in %s", label, rule.place, source)
 
 
 def chosen_by(rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopandas.GeoDataFrame]) -> pd.Series:
     """Return which buildings of a predictions table a rule is about."""
     if rule.name in areas:
         shapes = reprojected(str(rule.within), areas[rule.name], table.crs.to_string()).geometry.to_numpy()
-        seen = shapes[np.isfinite(shapely.bounds(shapes)).all(axis=1)]
-        within = shapely.union_all(shapely.make_valid(seen))
-        shapely.prepare(within)
-        return pd.Series(shapely.intersects(within, table.geometry.to_numpy()), table.index)
+        finite_shapes = shapes[np.isfinite(shapely.bounds(shapes)).all(axis=1)]
+        area = shapely.union_all(shapely.make_valid(finite_shapes))
+        shapely.prepare(area)
+        return pd.Series(shapely.intersects(area, table.geometry.to_numpy()), table.index)
     return pd.Series(True if rule.buildings is None else table.index.isin(rule.buildings), table.index)
 
 
-def warn_of_unmet(rules: list[Alarm], met: set[str], ids: pd.Index) -> None:
+def warn_of_unmet(rules: list[Alarm], rules_with_buildings: set[str], ids: pd.Index) -> None:
     """Warn of identifiers that no delivery has, and of areas without a building."""
     for rule in rules:
         unknown = [name for name in rule.buildings or () if name not in ids]
         if unknown:
-            named = ", ".join(unknown[:MOST_IDS])
+            named = ", ".join(unknown[:MAX_NAMED_IDS])
             log.warning(
                 "score.alarms, rule %s: no delivery of %s has %d of its buildings: %s",
                 rule.name,
@@ -74,7 +74,7 @@ def warn_of_unmet(rules: list[Alarm], met: set[str], ids: pd.Index) -> None:
                 len(unknown),
                 named,
             )
-        if rule.within is not None and rule.name not in met:
+        if rule.within is not None and rule.name not in rules_with_buildings:
             log.warning("score.alarms, rule %s: no building reaches into %s. Is it there?", rule.name, rule.within)
 
 
@@ -84,14 +84,14 @@ def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
     Raises:
         InputError: the file is missing or not readable, has no CRS, or something else than polygons.
     """
-    path, stated = Path(str(rule.within)), _stated(rule, params)
+    path, stated = Path(str(rule.within)), _find_stated(rule, params)
     try:
         frame = read_vector(path, stated.layer, stated.crs)
         if not len(frame):
             raise InputError(f"{path}: it holds no polygon.")
         shapes = take_polygons(frame.geometry.to_numpy())
-        if odd := [why for why in unlike_polygons(shapes) if why is not None]:
-            raise InputError(f"{path}: {odd[0]}. Give polygons; of a line, a buffer.")
+        if faults := [why for why in unlike_polygons(shapes) if why is not None]:
+            raise InputError(f"{path}: {faults[0]}. Give polygons; of a line, a buffer.")
         frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(shapes), index=frame.index, crs=frame.crs))
         check_crs(path, frame)
         return frame
@@ -104,10 +104,10 @@ def hash_area(rule: Alarm, params: Params) -> str | None:
     if rule.within is None:
         return None
     content = sha256_folder(rule.within) if rule.within.is_dir() else sha256_file(rule.within)
-    return f"{content} {_stated(rule, params).model_dump_json()}"
+    return f"{content} {_find_stated(rule, params).model_dump_json()}"
 
 
-def _stated(rule: Alarm, params: Params) -> Footprints:
+def _find_stated(rule: Alarm, params: Params) -> Footprints:
     """Return what `ingest.footprints` states of the file of polygons."""
     stated = params.ingest.footprints.items()
     return next((about for pattern, about in stated if fits(Path(str(rule.within)), pattern)), Footprints())

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
-from plumbline.core.files import sha256_path, write_json
+from plumbline.core.files import sha256_path, told_unwritten, write_json
 from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
@@ -35,7 +35,7 @@ from plumbline.serve.score.tiles import (
 )
 from plumbline.sources.city.causes import CausesFile, read_causes
 
-OF_THE_MACHINE = {
+MACHINE_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EIO,
@@ -49,16 +49,16 @@ OF_THE_MACHINE = {
     errno.EHOSTUNREACH,
     errno.ENOTCONN,
 }
-"""What a disk, a network or a memory says: the next run may do better, and the delivery is not at fault."""
+"""Error numbers of a disk, a network or a memory. The delivery is not at fault, and the next run may succeed."""
 
 
-def is_of_the_machine(error: BaseException | None) -> bool:
-    """Return whether an error comes from one of `OF_THE_MACHINE` or a failed write, even if wrapped by a reader."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        if isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in OF_THE_MACHINE):
+def is_machine_error(error: BaseException | None) -> bool:
+    """Return whether an error has one of `MACHINE_ERRORS` or is a failed write, even if wrapped by a reader."""
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        if isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in MACHINE_ERRORS):
             return True
-        seen.add(id(error))
+        visited.add(id(error))
         error = error.__cause__ or error.__context__
     return False
 
@@ -72,31 +72,31 @@ def set_aside(delivery: Delivery, error: InputError, params: Params) -> None:
         "id": delivery.id,
         "reason": str(error),
         "inputs": delivery.files,
-        "tried_with": _settings(delivery, params),
+        "tried_with": _hash_settings(delivery, params),
         "made": now(),
     }
-    write_json(_path(delivery, params), record)
+    write_json(_aside_path(delivery, params), record)
 
 
 def is_aside(delivery: Delivery, params: Params) -> bool:
     """Return whether these files were tried with this code and these settings, and could not be judged."""
-    record = read_record(_path(delivery, params), "tried_with")
-    return record is not None and bool(record["tried_with"] == _settings(delivery, params))
+    record = read_record(_aside_path(delivery, params), "tried_with")
+    return record is not None and bool(record["tried_with"] == _hash_settings(delivery, params))
 
 
-def _path(delivery: Delivery, params: Params) -> Path:
+def _aside_path(delivery: Delivery, params: Params) -> Path:
     return params.score.out / ASIDE / delivery.place / f"{delivery.result}.json"
 
 
-def _settings(delivery: Delivery, params: Params) -> str:
+def _hash_settings(delivery: Delivery, params: Params) -> str:
     """Hash everything that may be mended to make the delivery readable."""
-    elsewhere = params.score.footprints.get(delivery.place)
-    about = [
+    footprints = params.score.footprints.get(delivery.place)
+    content = [
         params.ingest.model_dump(mode="json"),
         code_hash(),
-        sha256_path(elsewhere) if elsewhere else None,
+        sha256_path(footprints) if footprints else None,
     ]
-    return hashlib.sha256(json.dumps(about).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 @dataclass
@@ -105,9 +105,9 @@ class Outcome:
 
     published: list[str] = field(default_factory=list)
     aside: dict[str, str] = field(default_factory=dict)
-    """With its reason."""
+    """Deliveries that were set aside, each with the reason."""
     failed: dict[str, str] = field(default_factory=dict)
-    """With what went wrong: a fault of Plumbline or of this machine, not of the delivery."""
+    """Deliveries and places that failed by a fault of Plumbline or of this machine, each with the error."""
 
 
 def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], workers: int | None = None) -> Outcome:
@@ -140,7 +140,10 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
                 _judge(delivery, params, package, workers, outcome, challenger)
         for place in places_with_results(params.score.out):
             if place not in outcome.failed:
-                with _holding_up_no_other(place, outcome, "alarms were not derived"):
+                with (
+                    _note_failure(place, outcome, "alarms were not derived"),
+                    told_unwritten(params.score.out / place, disk_alone=True),
+                ):
                     update_alarms(params, place)
         return outcome
 
@@ -186,77 +189,79 @@ def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
     section = params.score
     section.out.mkdir(parents=True, exist_ok=True)
     outcome = Outcome()
-    found = find_deliveries(section, section.out / LOOKS)
-    for place in sorted({delivery.place for delivery in found}):
-        with _holding_up_no_other(place, outcome, "left for the next time"):
+    deliveries = find_deliveries(section, section.out / LOOKS)
+    for place in sorted({delivery.place for delivery in deliveries}):
+        with _note_failure(place, outcome, "left for the next time"):
             note_latest(section.out, place)
-    new = [
-        one
-        for one in found
-        if one.place not in outcome.failed
-        and not (section.out / one.place / one.result / MANIFEST).is_file()
-        and not is_aside(one, params)
+    pending = [
+        delivery
+        for delivery in deliveries
+        if delivery.place not in outcome.failed
+        and not (section.out / delivery.place / delivery.result / MANIFEST).is_file()
+        and not is_aside(delivery, params)
     ]
-    return new, outcome.failed
+    return pending, outcome.failed
 
 
 def _judge(
     delivery: Delivery, params: Params, package: Path, workers: int | None, outcome: Outcome, challenger: Path | None
 ) -> None:
-    """Judge and publish a delivery, or set it aside; note in `outcome` what became of it."""
+    """Judge and publish a delivery, or set it aside; note the outcome in `outcome`."""
     name = f"{delivery.place}/{delivery.result}"
     log.info("%s: %d files, %s", name, len(delivery.files), delivery.folder)
-    with _holding_up_no_other(name, outcome):
-        refused = None
+    with _note_failure(name, outcome):
+        refusal = None
         try:
             reading = plan_reading(delivery, params.score.footprints, params.ingest)
             read(reading, workers)
             tiles = cut_tiles(reading, package)
             judge_tiles(tiles, workers)
         except InputError as error:
-            if is_of_the_machine(error):
+            if is_machine_error(error):
                 raise
-            refused = error
+            refusal = error
         if not delivery.unchanged():
             log.warning("%s: has changed meanwhile, left for the next time", delivery.folder)
             return
-        if refused is not None:
-            outcome.aside[name] = str(refused)
-            set_aside(delivery, refused, params)
-            log.error("%s: set aside: %s", name, refused)
+        if refusal is not None:
+            outcome.aside[name] = str(refusal)
+            set_aside(delivery, refusal, params)
+            log.error("%s: set aside: %s", name, refusal)
             return
     if name in outcome.failed:
         return
-    with _holding_up_no_other(name, outcome, "judged, and not published"):
+    with _note_failure(name, outcome, "judged, and not published"):
         causes = read_place_causes(params, delivery.place)
         judged = judge_delivery(reading, tiles, params.score, causes)
         if challenger is not None:
             shadow(reading, judged, challenger, workers, params.score, causes)
         publish(reading, tiles, judged, params.score, causes)
-        _path(delivery, params).unlink(missing_ok=True)
+        _aside_path(delivery, params).unlink(missing_ok=True)
         note_latest(params.score.out, delivery.place)
         clear(reading.work)
         outcome.published.append(name)
 
 
 @contextmanager
-def _holding_up_no_other(name: str, outcome: Outcome, what: str = "") -> Iterator[None]:
-    """Note in `outcome` what goes wrong with a place or a delivery, so that the others go on; it is tried again.
+def _note_failure(name: str, outcome: Outcome, state: str = "") -> Iterator[None]:
+    """Note in `outcome` an error of a place or a delivery, so that the others go on; it is tried again.
 
     Args:
-        name: of it. what: state in which an error leaves it; empty if the error says enough.
+        name: of the place or delivery. state: state in which an error leaves it; empty if the error is enough.
 
     Raises:
-        InputError, OSError, PlumblineError, MemoryError: the error is not its own, but of this machine.
+        NotWritable: the disk refused; the message names the file or folder.
+        InputError, OSError, PlumblineError, MemoryError: the error is of this machine.
     """
     try:
         yield
     except Exception as error:
-        is_own = isinstance(error, InputError) or not isinstance(error, PlumblineError | MemoryError)
-        if is_of_the_machine(error) and what and isinstance(error, InputError):
-            raise PlumblineError(f"{name}: {what}: {error}") from error
-        if is_of_the_machine(error) or not is_own:
+        is_contained = isinstance(error, InputError) or not isinstance(error, PlumblineError | MemoryError)
+        if is_machine_error(error) and state and isinstance(error, InputError):
+            kind = NotWritable if isinstance(error, NotWritable) else PlumblineError
+            raise kind(f"{name}: {state}: {error}") from error
+        if is_machine_error(error) or not is_contained:
             raise
         is_bug = not isinstance(error, InputError)
-        outcome.failed[name] = f"{type(error).__name__}: {error}" if is_bug else f"{what}: {error}"
+        outcome.failed[name] = f"{type(error).__name__}: {error}" if is_bug else f"{state}: {error}"
         log.error("%s: %s", name, "failed" if is_bug else outcome.failed[name], exc_info=error if is_bug else None)

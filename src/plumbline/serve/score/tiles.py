@@ -30,7 +30,7 @@ from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.prepare.strain_course import StrainCourses, join_courses
 from plumbline.prepare.tiles import Tile, prepare_tile, used_tracks
-from plumbline.serve.judgement import Judged, OpenModel, ask, judge, open_model
+from plumbline.serve.judgement import CityPredictions, OpenModel, judge, open_model, run_model
 from plumbline.serve.map.page import MAX_POINTS
 from plumbline.serve.place.local_rate import ONE_SHARE, RateVariation
 from plumbline.serve.score.deliveries import Delivery
@@ -51,20 +51,20 @@ BUILDINGS, ROWS = "buildings.parquet", "row.npy"
 ANSWERS, COURSES, WHOLE = "answers.npz", "courses.npz", "whole.npz"
 SEQUENCES, SHOWN, OWNED, TILE = "sequences", "points.parquet", "owned.parquet", "tile.json"
 CODE = ("sources", "prepare", "export", "serve")
-WORTHWHILE_POINTS = 200_000
-"""Fewer are judged before other processes have loaded their libraries."""
+MIN_POINTS_PARALLEL = 200_000
+"""Smallest number of points that several processes judge: fewer are judged before those have loaded their libraries."""
 
 
 @dataclass(frozen=True)
-class Reading:
+class DeliveryReading:
     """Plan of reading a delivery: the parts of its products, and the place of its tiles."""
 
     delivery: Delivery
     footprints: Path
     work: Path
-    """Other files, settings or code: another folder."""
+    """Folder of the tiles; its name changes with files, settings and code."""
     plan: IngestPlan | None
-    """None where everything was read before."""
+    """Plan of the parts to read; None where everything was read before."""
 
     @property
     def points(self) -> Path:
@@ -78,12 +78,12 @@ class ScoreTile(Tile):
 
     package: Path
     version: str
-    """Of the package: answers of two models never mix."""
+    """Version of the package: answers of two models never mix."""
     every: int
-    """One in so many points is kept for the map."""
+    """Step at which points are kept for the map: one in so many."""
 
 
-def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> Reading:
+def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> DeliveryReading:
     """Plan the reading of a delivery. `read_city` comes first, then `read_part` reads its parts.
 
     Args:
@@ -93,21 +93,21 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
         InputError: the delivery is not what `plumbline predict` takes.
     """
     _check_names(delivery)
-    elsewhere = footprints.get(delivery.place)
-    about = [
+    footprints_path = footprints.get(delivery.place)
+    content = [
         delivery.id,
         delivery.place,
         delivery.name,
         str(delivery.folder.resolve()),
         params.model_dump(mode="json"),
-        sha256_path(elsewhere) if elsewhere else None,
+        sha256_path(footprints_path) if footprints_path else None,
         code_hash(),
     ]
-    work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(about).encode()).hexdigest()[:16]
-    files = find_unlabelled(delivery.folder, elsewhere)
+    work = WORK.resolve() / STAGE / hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
+    files = find_unlabelled(delivery.folder, footprints_path)
     if (work / POINTS).exists():
-        return Reading(delivery, files.footprints, work, None)
-    return Reading(delivery, files.footprints, work, cut_found([files], [], params))
+        return DeliveryReading(delivery, files.footprints, work, None)
+    return DeliveryReading(delivery, files.footprints, work, cut_found([files], [], params))
 
 
 def _check_names(delivery: Delivery) -> None:
@@ -123,7 +123,7 @@ def _check_names(delivery: Delivery) -> None:
             raise InputError(f"{name!a}: a name that is not UTF-8. Give the file or folder another one.") from None
 
 
-def read_footprints(reading: Reading) -> list[Part]:
+def read_footprints(reading: DeliveryReading) -> list[Part]:
     """Read the footprints; return the parts of the products for `read_part` to read next.
 
     Raises:
@@ -135,7 +135,7 @@ def read_footprints(reading: Reading) -> list[Part]:
     return reading.plan.parts
 
 
-def read(reading: Reading, workers: int | None) -> None:
+def read(reading: DeliveryReading, workers: int | None) -> None:
     """Read the delivery's points into tiles, unless this was done.
 
     Raises:
@@ -153,7 +153,7 @@ def read(reading: Reading, workers: int | None) -> None:
         clear(folder)
 
 
-def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
+def cut_tiles(reading: DeliveryReading, package: Path) -> list[ScoreTile]:
     """Return the tiles of a delivery that was read, for `judge_tile`.
 
     Raises:
@@ -161,10 +161,12 @@ def cut_tiles(reading: Reading, package: Path) -> list[ScoreTile]:
     """
     manifest = verify_package(package)
     (city,) = open_ingested(reading.points)
-    kept = used_tracks(city)
+    tracks = used_tracks(city)
     every = -(-sum(track["points"] for track in city.about["tracks"]) // (2 * MAX_POINTS))
     folder = reading.work / manifest.version
-    return [ScoreTile(folder / name, city, name, kept, package, manifest.version, max(1, every)) for name in city.tiles]
+    return [
+        ScoreTile(folder / name, city, name, tracks, package, manifest.version, max(1, every)) for name in city.tiles
+    ]
 
 
 def judge_tile(tile: ScoreTile) -> None:
@@ -177,14 +179,14 @@ def judge_tile(tile: ScoreTile) -> None:
     Raises:
         InputError: the tile's buildings cannot be prepared.
     """
-    model = _opened(tile.package, tile.version)
+    model = _open_once(tile.package, tile.version)
     prepared, buildings, row, tracks = prepare_tile(tile, model.prepare)
     shown = [track.take(tile.own_rows(track)[:: tile.every]) for track in tracks]
-    asked, answers = ask(prepared, model, model.prepare)
+    judged_buildings, answers = run_model(prepared, model, model.prepare)
     courses = courses_of(prepared, tracks, answers)
     with atomic_folder(tile.folder) as out:
         buildings[["building_id", "geometry"]].to_parquet(out / BUILDINGS)
-        np.savez(out / ANSWERS, **asked._asdict(), **answers._asdict())
+        np.savez(out / ANSWERS, **judged_buildings._asdict(), **answers._asdict())
         np.savez(out / COURSES, **courses._asdict())
         np.savez(out / WHOLE, **prepared.whole._asdict())
         np.save(out / ROWS, row)
@@ -207,8 +209,8 @@ def _owned_points(tracks: list[Track], owners: list[NDArray[np.intp]], row: NDAr
     parts = []
     for track, owner in zip(tracks, owners, strict=True):
         owned = np.flatnonzero(owner != UNASSIGNED)
-        about = {"track": track.name, "point_id": track.point_id[owned].astype(str), "row": row[owner[owned]]}
-        parts.append(pd.DataFrame(about))
+        columns = {"track": track.name, "point_id": track.point_id[owned].astype(str), "row": row[owner[owned]]}
+        parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -219,7 +221,7 @@ def judge_tiles(tiles: list[ScoreTile], workers: int | None) -> None:
         InputError: as `judge_tile`.
     """
     points = sum(track["points"] for track in tiles[0].city.about["tracks"])
-    run_jobs(judge_tile, tiles, 1 if workers is None and points < WORTHWHILE_POINTS else workers, STAGE)
+    run_jobs(judge_tile, tiles, 1 if workers is None and points < MIN_POINTS_PARALLEL else workers, STAGE)
 
 
 @lru_cache(maxsize=1)
@@ -230,7 +232,7 @@ def code_hash() -> str:
 
 
 @lru_cache(maxsize=2)
-def _opened(package: Path, version: str) -> OpenModel:
+def _open_once(package: Path, version: str) -> OpenModel:
     """Open the model, once per process."""
     try:
         model = open_model(package)
@@ -241,34 +243,36 @@ def _opened(package: Path, version: str) -> OpenModel:
     return model
 
 
-def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where: RateVariation = ONE_SHARE) -> Judged:
+def read_answers(
+    tiles: list[ScoreTile], damage_rate: float | None = None, where: RateVariation = ONE_SHARE
+) -> CityPredictions:
     """Return predictions for all footprints, in the order of their file, with reasons for abstentions.
 
-    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together. `where`: what it
-    may differ by.
+    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together. `where`: causes
+    and places by which it may vary.
     """
-    model = _opened(tiles[0].package, tiles[0].version)
-    parts = [_stored(tile, ANSWERS) for tile in tiles]
-    by_tile = [StrainCourses(**_stored(tile, COURSES)) for tile in tiles]
-    courses = join_courses(by_tile, [len(part["footprint"]) for part in parts])
-    wholes = [WholeBuildings(**_stored(tile, WHOLE)) for tile in tiles]
+    model = _open_once(tiles[0].package, tiles[0].version)
+    parts = [_load_arrays(tile, ANSWERS) for tile in tiles]
+    tile_courses = [StrainCourses(**_load_arrays(tile, COURSES)) for tile in tiles]
+    courses = join_courses(tile_courses, [len(part["footprint"]) for part in parts])
+    motions = [WholeBuildings(**_load_arrays(tile, WHOLE)) for tile in tiles]
     ends = np.cumsum([0, *(len(part["n_points"]) for part in parts)])
     for part, start in zip(parts, ends, strict=False):
         part["footprint"] = part["footprint"] + start
-    whole = {
+    arrays = {
         name: np.concatenate([part[name] for part in parts]) for name in (*ModelledBuildings._fields, *Answers._fields)
     }
     buildings = [geopandas.read_parquet(tile.folder / BUILDINGS) for tile in tiles]
     judged = judge(
-        ModelledBuildings(**{name: whole[name] for name in ModelledBuildings._fields}),
-        Answers(**{name: whole[name] for name in Answers._fields}),
+        ModelledBuildings(**{name: arrays[name] for name in ModelledBuildings._fields}),
+        Answers(**{name: arrays[name] for name in Answers._fields}),
         geopandas.GeoDataFrame(pd.concat(buildings, ignore_index=True), crs=buildings[0].crs),
         model.prepare,
         model.about,
-        damage_rate,
-        courses,
-        where,
-        WholeBuildings(*(np.concatenate(part) for part in zip(*wholes, strict=True))),
+        damage_rate=damage_rate,
+        courses=courses,
+        where=where,
+        whole=WholeBuildings(*(np.concatenate(part) for part in zip(*motions, strict=True))),
     )
     order = np.argsort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     return judged._replace(
@@ -277,7 +281,9 @@ def read_answers(tiles: list[ScoreTile], damage_rate: float | None = None, where
     )
 
 
-def judge_delivery(reading: Reading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None) -> Judged:
+def judge_delivery(
+    reading: DeliveryReading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None
+) -> CityPredictions:
     """Return predictions as `read_answers`, by what is known of the place: its share of damage, and its causes.
 
     Args:
@@ -294,7 +300,7 @@ def judge_delivery(reading: Reading, tiles: list[ScoreTile], params: Score, caus
     return read_answers(tiles, params.damage_rates.get(reading.delivery.place), where)
 
 
-def _stored(tile: ScoreTile, name: str) -> dict[str, NDArray[Any]]:
+def _load_arrays(tile: ScoreTile, name: str) -> dict[str, NDArray[Any]]:
     with np.load(tile.folder / name) as stored:
         return dict(stored)
 

@@ -195,7 +195,7 @@ def _log_unfit_patterns(patterns: Iterable[str], points: Sequence[Path]) -> None
 def _drop_empty_epochs(path: Path, track: Track) -> Track:
     values_T = sum((np.isfinite(piece).sum(axis=0) for piece in track.series()), np.zeros(len(track.epochs), np.intp))
     is_observed = observed(str(path), track.epochs, values_T)
-    return track if is_observed.all() else track.at(is_observed)
+    return track if is_observed.all() else track.at_epochs(is_observed)
 
 
 def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:

@@ -73,7 +73,7 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     simulated = is_simulated(city.folder)
     # Simulated labels name quadrants by the grid, wherever it is.
     check_overlap(
-        samples, buildings, ", ".join(names), str(city.footprints), asked_crs=params.crs, tell_north=not simulated
+        samples, buildings, ", ".join(names), str(city.footprints), asked_crs=params.crs, warn_of_north=not simulated
     )
     borrowed = city.name if simulated else None
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)

@@ -131,7 +131,7 @@ def _open_cities(folder: Path) -> list[Ingested]:
 def _select_observed_epochs(track: Track, about: dict[str, Any]) -> Track:
     """Keep the epochs at which any point of the city has a value."""
     is_observed = np.isin(track.epochs, np.array(about["days"], "datetime64[D]"))
-    return track if is_observed.all() else track.at(is_observed)
+    return track if is_observed.all() else track.at_epochs(is_observed)
 
 
 def _empty_track(about: dict[str, Any], crs: str) -> Track:

@@ -78,7 +78,7 @@ class Window:
         if inside.all():
             return track
         log.info("%s: %d of its %d epochs %s %s; only these count", source, count, len(inside), _are(count), self)
-        return track.at(inside)
+        return track.at_epochs(inside)
 
 
 ALL_TIME = Window()

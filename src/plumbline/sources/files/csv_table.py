@@ -107,7 +107,7 @@ def _advise_number(product: CsvFile, cell: str) -> str:
     if product.separator != b"," and DECIMAL_COMMA.fullmatch(cell.encode()):
         return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
     if not any(character.isdigit() for character in cell):
-        return f" If it stands for no value, state missing: [{cell[:20]!r}] in ingest.products."
+        return f" If it means no value, state missing: [{cell[:20]!r}] in ingest.products."
     return ""
 
 
@@ -115,7 +115,7 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
     """Read the names of the columns, without the spaces around them.
 
     Args:
-        product: the csv. line: the one they stand in, where it has been read.
+        product: the csv. line: their line, if it has been read.
 
     Raises:
         InputError: the file is empty, is not text, or names a column twice.

@@ -92,7 +92,7 @@ NO_DATA = {
     ): "rows of a server as plain JSON. Ask it for GeoJSON (its address ends in .geojson there).",
     re.compile(
         r"\Ahttps?://\S+\s*(?:\Z|\n)"
-    ): "a list of addresses, not what lies there. Download the files that it names.",
+    ): "a list of addresses, not the files there. Download the files that it names.",
     re.compile(r"\AAC10\d\d"): "a drawing of AutoCAD (DWG). Export its closed outlines as GeoPackage or Shapefile.",
     re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
         "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
@@ -129,7 +129,7 @@ def check_finished(path: Path) -> None:
     """Refuse an unfinished download.
 
     Raises:
-        InputError: the name says that it is one.
+        InputError: its name is that of one.
     """
     if path.suffix.lower() in UNFINISHED and PurePosixPath(path.stem).suffix:
         raise InputError(

@@ -148,7 +148,7 @@ def check_zip(path: Path, start: bytes) -> None:
     """Refuse a file that is named .zip and begins otherwise: a server's answer often.
 
     Raises:
-        InputError: it is none; the message says what it is instead, where that can be told.
+        InputError: it is none; the message has what it is instead, if that is recognised.
     """
     if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
         advice = what_else(start.decode("utf-8", "replace"))

@@ -97,7 +97,7 @@ def _parse_strptime(name: str, pattern: str) -> date | None:
     try:
         moment = datetime.strptime(short, pattern)
     except (ValueError, re.error):
-        # The probe day's digits stand for any digits: d_20161345 is a misspelt epoch, and not some other column.
+        # The probe day's digits are replaced by any digits: d_20161345 is a misspelt epoch, and not some other column.
         if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE_DAY.strftime(pattern))), name):
             raise ValueError(name) from None
         return None

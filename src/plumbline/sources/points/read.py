@@ -31,7 +31,7 @@ LEFT_OUT = (
         "a height",
         "Fill the column; where its columns are described in params.yaml, leave height out of them.",
     ),
-    (NO_SIGHT, "a line of sight", "Correct `missing` in ingest.products, which says so."),
+    (NO_SIGHT, "a line of sight", "Correct the codes of `missing` in ingest.products."),
 )
 """Reasons to leave points out, what they lack, and what to do if all are left out."""
 MIN_HEIGHTS = 10

@@ -195,7 +195,7 @@ def _recognise_header(product: CsvFile, header: list[str], wanted: str | None, u
             tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
             if len(header) == 1 and len(header[0].split()) > 2:
                 raise InputError(
-                    f"{product}: unknown format: blanks seem to stand between its cells. Write "
+                    f"{product}: unknown format: its cells seem to be separated by blanks. Write "
                     "commas in their place (`tr -s ' ' , < IN > OUT.csv`), with a first line that "
                     f"names the columns. {KNOWN}.",
                     key="csv.blank_separator",

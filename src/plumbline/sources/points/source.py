@@ -115,7 +115,7 @@ def describe_outside(value: float, bounds: Range) -> tuple[str, str]:
     wanted = f"a number from {bounds[0]:g} to {bounds[1]:g} is needed"
     return (
         f"{value:.10g}",
-        f"{wanted}; if it stands for no value, state missing: [{value:.10g}] in ingest.products",
+        f"{wanted}; if it means no value, state missing: [{value:.10g}] in ingest.products",
     )
 
 
@@ -241,7 +241,7 @@ def stated_angles(product: CsvFile, about: params.Product) -> Angles:
     """Return the viewing angles that the file lacks, from its description, in degrees.
 
     Raises:
-        InputError: they are not stated; the message says what to write where.
+        InputError: they are not stated; the message has the lines to write.
     """
     if about.incidence_deg is None or about.heading_deg is None:
         raise unstated_error(product, ANGLES)

@@ -60,7 +60,7 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
         crs: projected CRS that is wanted; None: that of the file, or the UTM zone of its middle.
 
     Raises:
-        InputError: a column is missing, there are too few epochs, or the points lie outside of the CRS; what concerns
+        InputError: a column is missing, there are too few epochs, or the points are outside of the CRS; what concerns
             rows, where reading gets to them.
     """
     source = str(product)
@@ -264,7 +264,7 @@ class _TableReader:
         hint = ""
         if to_degrees == 1 and len(values) and (np.abs(values) <= TURN_RAD).all() and values.any():
             hint = " (in degrees; for radians state units: {angle: rad})"
-            if bounds == HEADINGS:  # no satellite's flight is so near north; of incidences, the bounds say it
+            if bounds == HEADINGS:  # no satellite's flight is so near north; incidences in radians are out of bounds
                 wanted = f"a direction of flight is needed{hint}"
                 self.refuse(rows[0], angle, f"{values[0]:.10g}", wanted, key="sight.radians")
         low, high = (bound / to_degrees for bound in bounds)

@@ -61,7 +61,7 @@ class Track:
         selected = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
         return replace(self, **selected)
 
-    def at(self, epochs: NDArray[np.bool_]) -> Track:
+    def at_epochs(self, epochs: NDArray[np.bool_]) -> Track:
         """Select the epochs where the mask (T,) is true."""
         return replace(self, epochs=self.epochs[epochs], displacement=self.displacement[:, epochs])
 

@@ -1,4 +1,4 @@
-"""Keep an adapter on disk, and read it again.
+"""Write an adapter to disk, and read it again.
 
 A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
 `buffer.NAME`) and `adapter.json` (`AboutAdapter`).
@@ -40,15 +40,15 @@ class AboutAdapter(BaseModel):
     model_config = ConfigDict(extra="forbid")
     name: str
     base_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """Of the model that it changes, see `base_hash`."""
+    """Hash of the model that it changes, see `base_hash`."""
     weights_sha256: str = ""
-    """Of `adapter.safetensors`."""
+    """Hash of `adapter.safetensors`."""
     labels: int
-    """Buildings it was fitted to."""
+    """Number of buildings that it was fitted to."""
     level: float = Field(ge=0, le=1)
     """Share of the way that severities are brought to the labels' level."""
     parameters: int = Field(ge=0)
-    """Values of the low-rank changes and unfrozen parameters; 0: none are changed."""
+    """Number of values of the low-rank changes and unfrozen parameters; 0: none are changed."""
     temperature_calibrated: bool
     interval_calibrated: bool
     before: Figures
@@ -56,15 +56,15 @@ class AboutAdapter(BaseModel):
     after: Figures
     """Figures of the adapted model on each of them while it was held out."""
     prepare: RecordedPrepare
-    """How scatterers were prepared, and must be for the adapted model."""
+    """Preparation of the scatterers, which the adapted model needs as well."""
     preparation: int = Field(ge=1)
     """`features.PREPARATION` of the version of Plumbline that prepared them."""
     made: dict[str, Any] | None = None
-    """The record of its making, see `serve.adapt`."""
+    """Record of how the adapter was made, see `serve.adapt`."""
 
 
 ADAPTERS = Path("adapters")
-"""Where adapters are kept, one folder each."""
+"""Folder of all adapters, with one folder for each."""
 WEIGHTS, ABOUT = "adapter.safetensors", "adapter.json"
 BUFFERS = (
     "temperature",
@@ -85,8 +85,8 @@ BUFFERS = (
     "geometry_reach",
     "least_years",
 )
-"""Statistics that an adapter brings along. The standardisation of what is read stays: the frozen weights were trained
-with it. That of what is said is the level of the city's severities."""
+"""Statistics that an adapter brings along. The standardisation of the inputs stays: the frozen
+weights were trained with it. That of the answers is the level of the city's severities."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def load_adapter(folder: Path) -> Adapter:
     """Read what `save_adapter` wrote.
 
     Raises:
-        InputError: a file is missing, damaged, or not of the other.
+        InputError: a file is missing or damaged, or the two files do not belong together.
     """
     content, weights = read_json(folder / ABOUT), folder / WEIGHTS
     try:

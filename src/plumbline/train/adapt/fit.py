@@ -30,16 +30,17 @@ from plumbline.train.data.splits import FARTHEST, fit_statistics
 from plumbline.train.fit.checkpoints import SplitScore, checkpoint_score
 from plumbline.train.fit.short_run import quick_fit
 
-FACTOR_SD, OFFSET_SD, LEAST_FACTOR = 0.15, 0.5, 0.1
-"""How far factor and offset lie from 1 and 0, before any label is seen; of standardised severities;
-and the smallest factor: more damage is never called less."""
+FACTOR_SD, OFFSET_SD, MIN_FACTOR = 0.15, 0.5, 0.1
+"""Prior standard deviations of the factor about 1 and of the offset about 0, in standardised
+severities, and smallest factor: more damage never becomes less."""
 HUBER = 1.345
-"""In robust standard deviations: from where a building counts less (Huber 1964)."""
+"""Robust standard deviations from which on a building has less weight (Huber 1964)."""
 ROUNDS = 20
+"""Number of solutions, each with the weights of the one before."""
 
 
 class Level(NamedTuple):
-    """Line `factor * said + offset` on standardised severities."""
+    """Line `factor * severity + offset` on standardised severities."""
 
     factor: float = 1.0
     offset: float = 0.0
@@ -49,24 +50,26 @@ class Level(NamedTuple):
         return Level(1 + share * (self.factor - 1), share * self.offset)
 
 
-def fit_level(said_B: Tensor, true_B: Tensor) -> Level:
+def fit_level(severity_B: Tensor, true_B: Tensor) -> Level:
     """Return the most probable level for standardised severities, by a robust line with normal priors.
 
     Args:
-        said_B: what the model says. true_B: of the labels, on the same scale.
+        severity_B: of the model. true_B: of the labels, on the same scale.
     """
-    said_B, true_B = said_B.double(), true_B.double()
-    design_B2 = torch.stack([said_B, torch.ones_like(said_B)], 1)
+    severity_B, true_B = severity_B.double(), true_B.double()
+    design_B2 = torch.stack([severity_B, torch.ones_like(severity_B)], 1)
     precision_2 = torch.tensor([FACTOR_SD, OFFSET_SD], dtype=torch.double) ** -2
     prior_2 = torch.tensor([1.0, 0.0], dtype=torch.double)
-    found_2 = prior_2
+    line_2 = prior_2
     for _ in range(ROUNDS):
-        left_B = (true_B - design_B2 @ found_2).abs()
-        spread = torch.clamp(1.4826 * left_B.median(), min=1e-3)
-        weight_B = 1 / torch.clamp(left_B / (HUBER * spread), min=1.0) / spread**2
+        residual_B = (true_B - design_B2 @ line_2).abs()
+        # The median of absolute residuals times 1.4826 is the standard deviation of a normal
+        # distribution.
+        spread = torch.clamp(1.4826 * residual_B.median(), min=1e-3)
+        weight_B = 1 / torch.clamp(residual_B / (HUBER * spread), min=1.0) / spread**2
         normal_22 = design_B2.T @ (weight_B[:, None] * design_B2) + torch.diag(precision_2)
-        found_2 = torch.linalg.solve(normal_22, design_B2.T @ (weight_B * true_B) + precision_2 * prior_2)
-    return Level(max(float(found_2[0]), LEAST_FACTOR), float(found_2[1]))
+        line_2 = torch.linalg.solve(normal_22, design_B2.T @ (weight_B * true_B) + precision_2 * prior_2)
+    return Level(max(float(line_2[0]), MIN_FACTOR), float(line_2[1]))
 
 
 def set_level(model: Diagnosis, level: Level) -> None:
@@ -81,12 +84,12 @@ def set_level(model: Diagnosis, level: Level) -> None:
 def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswers:
     """Return the answers of `model` with severities standardised as those of `base`."""
     mean, sd = (base.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
-    own_mean, own_sd = (model.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
+    model_mean, model_sd = (model.get_buffer(f"severity_{name}") for name in ("mean", "sd"))
 
-    def moved(standard: Tensor) -> Tensor:
-        return (standard * own_sd + own_mean - mean) / sd
+    def rescale(standard: Tensor) -> Tensor:
+        return (standard * model_sd + model_mean - mean) / sd
 
-    return raw._replace(severity_B3=moved(raw.severity_B3), standard_B=moved(raw.standard_B))
+    return raw._replace(severity_B3=rescale(raw.severity_B3), standard_B=rescale(raw.standard_B))
 
 
 def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
@@ -121,9 +124,10 @@ def adapt(
     """Fit an adapter of `base`, which is unchanged, to labelled buildings.
 
     Every building is held out once, with its block: figures, temperature and interval are of buildings that were not
-    fitted to. The adapter itself is fitted to all. Of the level so much is taken as it is probable that it makes errors
-    smaller: few labels seldom show for sure what they show on average (Bayesian model averaging, Hoeting et al. 1999).
-    Low-rank changes are fitted from `min_lora_labels` on, and kept if held-out buildings are answered better.
+    fitted to. The adapter itself is fitted to all. Of the level, the share is used that equals the
+    probability of smaller errors with it: few labels seldom prove what their mean shows (Bayesian
+    model averaging, Hoeting et al. 1999). Low-rank changes are fitted from `min_lora_labels` on,
+    and kept if held-out buildings are answered better.
 
     Args:
         base: a trained model; `base_sha256` names it, see `base_hash`.
@@ -143,15 +147,15 @@ def adapt(
             "(adapt.min_labels). Label more buildings."
         )
     fold = _folds(centre, params.seed)
-    before, moved = (held_out(base, base, sequences, fold, params, level) for level in (0.0, 1.0))
-    level = round(chance_of_less(*(_errors(base, answers) for answers in (before, moved))), 3)
+    before, levelled = (held_out(base, base, sequences, fold, params, level) for level in (0.0, 1.0))
+    level = round(chance_of_less(*(_errors(base, answers) for answers in (before, levelled))), 3)
     start, held = base, held_out(base, base, sequences, fold, params, level)
     if len(sequences) >= params.min_lora_labels:
         changeable = with_changes(base, params)
         learned = held_out(base, changeable, sequences, fold, params, level)
         if _score(base, learned).score > _score(base, held).score:
             start, held = changeable, learned
-    model = fitted(start, sequences, params, level)
+    model = fit_copy(start, sequences, params, level)
     _widen(model, sequences)
     held = on_scale_of(model, base, held)
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
@@ -186,7 +190,7 @@ def with_changes(base: Diagnosis, params: Adapt) -> Diagnosis:
     return model.eval()
 
 
-def fitted(start: Diagnosis, sequences: Sequences, params: Adapt, level: float) -> Diagnosis:
+def fit_copy(start: Diagnosis, sequences: Sequences, params: Adapt, level: float) -> Diagnosis:
     """Return a copy of `start` with its level, and its changes if it has any, fitted to labelled buildings.
 
     Args:
@@ -207,14 +211,14 @@ def held_out(
     """Return the answers, by fold, of models that are fitted to the other folds, on the scale of `base`.
 
     Args:
-        base: see `on_scale_of`. start, params, level: see `fitted`.
+        base: see `on_scale_of`. start, params, level: see `fit_copy`.
         sequences: B labelled buildings. fold_B: fold of each.
     """
     parts = []
     for fold in range(FOLDS):
-        others, own = (sequences.take(np.flatnonzero(mask)) for mask in (fold_B != fold, fold_B == fold))
-        model = fitted(start, others, params, level)
-        parts.append(on_scale_of(base, model, raw_answers(model, own)))
+        fitting, testing = (sequences.take(np.flatnonzero(mask)) for mask in (fold_B != fold, fold_B == fold))
+        model = fit_copy(start, fitting, params, level)
+        parts.append(on_scale_of(base, model, raw_answers(model, testing)))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
@@ -245,19 +249,20 @@ def _folds(centre: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
 
 def _widen(model: Diagnosis, sequences: Sequences) -> None:
     """Extend the model's novelty limits to buildings like these, beside those of the base's training."""
-    own = deepcopy(model)
-    fit_statistics(own, sequences, standardisation=False)
+    refitted = deepcopy(model)
+    fit_statistics(refitted, sequences, standardisation=False)
     limit = model.get_buffer("severity_limit")
-    limit.clamp_(min=float(own.get_buffer("severity_limit")))
+    limit.clamp_(min=float(refitted.get_buffer("severity_limit")))
     geometry = torch.from_numpy(np.array(sequences.geometry, np.float32))
     farthest = FARTHEST * torch.quantile(model.novelty_distance(geometry), 0.999)
     model.get_buffer("novelty_limit").clamp_(min=float(farthest))
     middle, reach = model.get_buffer("geometry_middle"), model.get_buffer("geometry_reach")
-    lowest = torch.minimum(middle - reach, own.get_buffer("geometry_middle") - own.get_buffer("geometry_reach"))
-    highest = torch.maximum(middle + reach, own.get_buffer("geometry_middle") + own.get_buffer("geometry_reach"))
+    city_middle, city_reach = refitted.get_buffer("geometry_middle"), refitted.get_buffer("geometry_reach")
+    lowest = torch.minimum(middle - reach, city_middle - city_reach)
+    highest = torch.maximum(middle + reach, city_middle + city_reach)
     bounded = reach.isfinite()
     middle[bounded], reach[bounded] = ((lowest + highest) / 2)[bounded], ((highest - lowest) / 2)[bounded]
-    model.get_buffer("least_years").clamp_(max=float(own.get_buffer("least_years")))
+    model.get_buffer("least_years").clamp_(max=float(refitted.get_buffer("least_years")))
 
 
 def _score(model: Diagnosis, raw: RawAnswers) -> SplitScore:

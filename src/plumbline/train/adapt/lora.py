@@ -17,7 +17,7 @@ from torch.nn.utils import parametrize
 from plumbline.model.network import Network
 
 ALPHA = 8.0
-"""A low-rank change is multiplied by `ALPHA / rank`, so that another rank needs no other learning rate."""
+"""Factor of low-rank changes, over their rank: so one learning rate fits all ranks."""
 LOW_RANK = ("heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight")
 """Matrices that get a low-rank change, as patterns of their names."""
 UNFROZEN = ("*norm*", "heads.join_*.bias", "heads.quadrant_head.*", "heads.severity_head.*", "heads.accepted_head.*")
@@ -70,10 +70,10 @@ def attach(network: Network, rank: int) -> None:
         low = any(fnmatch(name, pattern) for pattern in LOW_RANK)
         if not low and not any(fnmatch(name, pattern) for pattern in UNFROZEN):
             continue
-        module, _, own = name.rpartition(".")
+        module, _, parameter = name.rpartition(".")
         change = LowRank(value, rank) if low else FullChange(value)
         # Not `unsafe`: the change keeps shape and type, and parametrize checks that.
-        parametrize.register_parametrization(network.get_submodule(module), own, change)
+        parametrize.register_parametrization(network.get_submodule(module), parameter, change)
 
 
 def changes(network: Network) -> dict[str, Change]:
@@ -81,8 +81,8 @@ def changes(network: Network) -> dict[str, Change]:
     attached: dict[str, Change] = {}
     for prefix, module in network.named_modules():
         if parametrize.is_parametrized(module):
-            for own, chain in cast(nn.ModuleDict, module.parametrizations).items():
-                attached[f"{prefix}.{own}"] = cast(Change, cast(parametrize.ParametrizationList, chain)[0])
+            for parameter, chain in cast(nn.ModuleDict, module.parametrizations).items():
+                attached[f"{prefix}.{parameter}"] = cast(Change, cast(parametrize.ParametrizationList, chain)[0])
     return attached
 
 
@@ -92,7 +92,7 @@ def count_changes(network: Network) -> int:
 
 
 def added_tensors(network: Network) -> dict[str, Tensor]:
-    """Return what the changes hold, by `PARAMETER.lora_A`, `.lora_B` (with its scale) and `.shift`."""
+    """Return the tensors of the changes: `PARAMETER.lora_A`, `.lora_B` (scaled) and `.shift`."""
     tensors: dict[str, Tensor] = {}
     for name, change in changes(network).items():
         if isinstance(change, FullChange):

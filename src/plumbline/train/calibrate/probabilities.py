@@ -26,9 +26,10 @@ from plumbline.train.calibrate.conformal import CATEGORIES, ROUNDING, RawAnswers
 from plumbline.train.data.batches import loader
 
 PRIOR_SD, KIND_SD = 0.5, 0.2
-"""Of the logarithm of a scale, and of a shift, before looking; and of those of one kind about those of all."""
+"""Prior standard deviations of the logarithm of a scale and of a shift: for all kinds, and of one
+kind about all."""
 STEPS = 100
-"""Of LBFGS, at most; the problem is smooth, and has seven unknowns."""
+"""Largest number of steps of LBFGS; the problem is smooth, and has seven unknowns."""
 
 
 def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
@@ -50,8 +51,8 @@ def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
         return functional.cross_entropy(logits_B4[rows] * scale, share_B4[rows], reduction="sum")
 
     def of_accepted(rows: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        own_B4 = raw.accepted_logits_B4[rows] * scale + shift
-        return functional.binary_cross_entropy_with_logits(own_B4, target_B4[rows], reduction="sum") / 4
+        scaled_B4 = raw.accepted_logits_B4[rows] * scale + shift
+        return functional.binary_cross_entropy_with_logits(scaled_B4, target_B4[rows], reduction="sum") / 4
 
     def of_mechanisms(rows: Tensor, scale: Tensor, _: Tensor) -> Tensor:
         logits_BM = raw.mechanism_logits_BM[rows] * scale
@@ -61,10 +62,10 @@ def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
     _set(model, "level", of_levels, every, raw, CATEGORIES)
     _set(model, "quadrant", of_quadrants, damaged, raw, 0)
     _set(model, "accepted", of_accepted, damaged, raw, 1)
-    known = torch.nonzero(raw.mechanism_B >= 0)[:, 0]
-    if len(known):
-        found = _fitted(partial(of_mechanisms, known), torch.zeros(1), PRIOR_SD)
-        model.get_buffer("mechanism_scale").copy_(found[0].exp())
+    with_mechanism = torch.nonzero(raw.mechanism_B >= 0)[:, 0]
+    if len(with_mechanism):
+        fitted = _fit_scale(partial(of_mechanisms, with_mechanism), torch.zeros(1), PRIOR_SD)
+        model.get_buffer("mechanism_scale").copy_(fitted[0].exp())
 
 
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -76,17 +77,17 @@ def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAns
     rows = torch.nonzero(inside)[:, 0]
     if not len(rows):
         return
-    of_all = _fitted(partial(loss_of, rows), torch.zeros(1 + shifts), PRIOR_SD)
+    of_all = _fit_scale(partial(loss_of, rows), torch.zeros(1 + shifts), PRIOR_SD)
     kind_B = raw.kind_BK.argmax(1)
     for kind in range(KINDS):
-        own = rows[kind_B[rows] == kind]
-        found = _fitted(partial(loss_of, own), of_all, KIND_SD) if len(own) else of_all
-        model.get_buffer(f"{name}_scale")[kind] = found[0].exp()
+        of_kind = rows[kind_B[rows] == kind]
+        fitted = _fit_scale(partial(loss_of, of_kind), of_all, KIND_SD) if len(of_kind) else of_all
+        model.get_buffer(f"{name}_scale")[kind] = fitted[0].exp()
         if shifts:
-            model.get_buffer(f"{name}_shift")[kind] = found[1:] if shifts > 1 else found[1]
+            model.get_buffer(f"{name}_shift")[kind] = fitted[1:] if shifts > 1 else fitted[1]
 
 
-def _fitted(loss_of: Callable[[Tensor, Tensor], Tensor], centre: Tensor, sd: float) -> Tensor:
+def _fit_scale(loss_of: Callable[[Tensor, Tensor], Tensor], centre: Tensor, sd: float) -> Tensor:
     """Return the logarithm of the scale, and the shifts, of the least loss; the prior is normal around `centre`."""
     unknown = centre.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([unknown], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -103,18 +104,19 @@ def _fitted(loss_of: Callable[[Tensor, Tensor], Tensor], centre: Tensor, sd: flo
 
 
 FEW_BUILDINGS = 40
-"""With fewer, what the interval holds of others varies by 5 points and more."""
+"""Number of buildings below which the share inside the interval varies by 5 points and more."""
 COOLEST, HOTTEST = 0.1, 10.0
-"""Temperatures that are looked at."""
-MOST_BEYOND = 0.05
+"""Bounds of the temperatures that are tried."""
+MAX_BEYOND = 0.05
 """Share of the buildings to calibrate on that may be damaged worse than any answer: half of what an interval misses."""
 MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
 
 
-def say_if_few(count: int) -> None:
+def warn_if_few(count: int) -> None:
     """Warn if too few buildings calibrate the interval for its share to be certain."""
     if count < FEW_BUILDINGS:
-        # Of the beta distribution that split conformal prediction holds its share with (Vovk 2012), as good as.
+        # Nearly that of the beta distribution of the share in split conformal prediction (Vovk
+        # 2012).
         spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
         log.warning(
             "%d buildings to calibrate on: what the interval holds of others is %.0f %% give or take %.0f. %s",
@@ -125,9 +127,9 @@ def say_if_few(count: int) -> None:
         )
 
 
-def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
-    """Warn if more of `count` buildings lie beyond the largest possible answer than the interval may miss."""
-    if beyond > MOST_BEYOND * count:
+def warn_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
+    """Warn if more buildings exceed the largest possible answer than the interval may miss."""
+    if beyond > MAX_BEYOND * count:
         log.warning(
             "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "
             "answer goes beyond that, so that intervals hold less than %.0f %% where damage is severe",
@@ -138,7 +140,7 @@ def say_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
         )
 
 
-def say_if_bounded(temperature: float, defined: int) -> None:
+def warn_if_bounded(temperature: float, defined: int) -> None:
     """Warn if the quadrant probabilities are not calibrated; `defined`: number of buildings with a quadrant."""
     if not defined:
         log.warning(
@@ -160,7 +162,7 @@ def say_if_bounded(temperature: float, defined: int) -> None:
 def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = raw_answers(model, sequences)
-    say_if_few(len(raw.standard_B))
+    warn_if_few(len(raw.standard_B))
     model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B, raw.accepted_B4))
     set_probabilities(model, raw)
     model.get_buffer("interval_length").copy_(lengths(model, raw))
@@ -169,9 +171,9 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     width = float((model.permille(high_B1) - model.permille(low_B1)).mean())
     log.info("temperature %.2f, intervals of %.2f permille on average", model.temperature, width)
     limit = model.get_buffer("severity_limit")
-    beyond = int((raw.standard_B > model.standard_severity(limit) + ROUNDING).sum())
-    say_if_beyond(beyond, len(raw.standard_B), float(limit))
-    say_if_bounded(float(model.get_buffer("temperature")), int((raw.quadrant_B >= 0).sum()))
+    n_beyond = int((raw.standard_B > model.standard_severity(limit) + ROUNDING).sum())
+    warn_if_beyond(n_beyond, len(raw.standard_B), float(limit))
+    warn_if_bounded(float(model.get_buffer("temperature")), int((raw.quadrant_B >= 0).sum()))
 
 
 def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
@@ -183,9 +185,9 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
             answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
             standard = model.standard_severity(batch.severity_B)
             kind_BK = kinds(batch.geometry_BF)
-            where = (answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK)
+            quadrant_and_severity = (answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK)
             probabilities = (answer.accepted_B4, answer.levels_BK, answer.mechanism_BM)
-            parts.append(RawAnswers(*where, *probabilities, batch.accepted_B4, batch.mechanism_B))
+            parts.append(RawAnswers(*quadrant_and_severity, *probabilities, batch.accepted_B4, batch.mechanism_B))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 

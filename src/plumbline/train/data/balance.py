@@ -73,5 +73,5 @@ def draw_by_weight(weight: NDArray[np.float32], generator: np.random.Generator) 
     order = generator.permutation(np.arange(count, dtype=np.int32))
     cumulative = np.cumsum(weight[order], dtype=float)
     place = (np.arange(count) + generator.random()) * (cumulative[-1] / count)
-    chosen = order[np.minimum(np.searchsorted(cumulative, place, side="right"), count - 1)]
-    return generator.permutation(chosen)
+    drawn = order[np.minimum(np.searchsorted(cumulative, place, side="right"), count - 1)]
+    return generator.permutation(drawn)

@@ -19,7 +19,7 @@ from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.balance import building_weights, draw_by_weight
 
 POOL = 64
-"""So many batches' worth of shuffled buildings are sorted by length together: little padding, still random."""
+"""Number of shuffled batches that are sorted by length together: little padding, still random."""
 
 
 class Batch(NamedTuple):
@@ -44,7 +44,7 @@ class Batch(NamedTuple):
 class SimilarLengths(Sampler[NDArray[np.intp]]):
     """Index lists of buildings of similar length, in a new order each epoch, fixed by seed and epoch.
 
-    Holds 4 bytes a building while it runs, and what `length`, `weight` and `first_epoch` take.
+    Uses 4 bytes a building while it runs, beside `length`, `weight` and `first_epoch`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
 
         Args:
             length: (B,) scatterers of each building.
-            batch_size: most buildings a share.
+            batch_size: largest number of buildings of a share.
             seed: of the order; None: by length, for evaluation.
-            weight: (B,) how often each building comes.
-            shares: into how many a list will be dealt.
-            first_epoch: (B,) from which epoch on, counted from 0, each building is drawn.
+            weight: (B,) relative frequency of each building.
+            shares: number of parts into which a list is divided.
+            first_epoch: (B,) first epoch, counted from 0, in which each building is drawn.
         """
         self.length, self.batch_size, self.seed, self.weight = length, batch_size, seed, weight
         self.shares, self.first_epoch = shares, first_epoch
@@ -106,8 +106,8 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         return order
 
 
-class Buildings(Dataset[Batch]):
-    """Prepared buildings; an item is the batch of a whole list of them."""
+class BuildingSet(Dataset[Batch]):
+    """Prepared buildings; indexed by a list of them, it returns their batch."""
 
     def __init__(self, sequences: SequenceSet, losses: Train | None = None) -> None:
         """Wrap the buildings; with `losses`, pad and weight them as in training."""
@@ -143,4 +143,4 @@ def loader(
     if losses is not None and losses.balance == "oversample":
         weight = building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
     sampler = SimilarLengths(np.asarray(sequences.length), batch_size, seed, weight)
-    return DataLoader(Buildings(sequences, losses), sampler=sampler, batch_size=None)
+    return DataLoader(BuildingSet(sequences, losses), sampler=sampler, batch_size=None)

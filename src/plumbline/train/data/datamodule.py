@@ -16,7 +16,7 @@ from plumbline.model.losses import build_losses
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
 from plumbline.train.data.balance import building_weights
-from plumbline.train.data.batches import Buildings, SimilarLengths
+from plumbline.train.data.batches import BuildingSet, SimilarLengths
 from plumbline.train.data.sampler import Example, Examples, ShareSampler
 from plumbline.train.distributed.strategies import gather
 
@@ -82,7 +82,7 @@ class Data(LightningDataModule):
                 f"{self.section}: some of the processes found a checkpoint of this run, and others did not. Let "
                 f".plumbline of all machines be one shared folder{instead}."
             )
-        self.tables = tuple(Buildings(part, losses) for part, losses in ((self.train, self.losses), (self.tune, None)))
+        self.tables = (BuildingSet(self.train, self.losses), BuildingSet(self.tune, None))
         trainer: Any = self.trainer
         # Found by free memory, it may differ; with different ones the processes would wait for each other for ever.
         self.batch_size = min(gather(self.batch_size))
@@ -136,9 +136,9 @@ def first_epochs(train: SequenceSet, optimise: Optimise, section: str = "train")
     difficulty = np.asarray(train.difficulty)
     first = np.where(difficulty < 0, 0, levels[difficulty] - 1).astype(np.int32)
     if not (first == 0).any():
-        found = {name: int((difficulty == code).sum()) for code, name in enumerate(("easy", "medium", "hard"))}
+        counts = {name: int((difficulty == code).sum()) for code, name in enumerate(("easy", "medium", "hard"))}
         raise InputError(
-            f"{section}.curriculum: no building to draw in epoch 1 (in the training split: {found}). "
+            f"{section}.curriculum: no building to draw in epoch 1 (in the training split: {counts}). "
             "Let a level that has buildings begin in epoch 1."
         )
     return first

@@ -23,7 +23,7 @@ from torch.utils.data import Dataset, Sampler
 
 from plumbline.model.losses import QuadrantLoss
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column, names, quadrant_symmetry, symmetry
-from plumbline.train.data.batches import Batch, Buildings, SimilarLengths
+from plumbline.train.data.batches import Batch, BuildingSet, SimilarLengths
 
 SIDE_X, SIDE_Y = names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")
 X, Y = names(DISTANCE).index("x"), names(DISTANCE).index("y")
@@ -48,14 +48,14 @@ class _Tables(NamedTuple):
     symmetry_83: Tensor
     quadrant_84: Tensor
     turns: dict[tuple[Column, ...], tuple[Tensor, Tensor]]
-    """Of the columns of a table: which one comes to each place (8, F), and its sign (8, F)."""
+    """Source of each column of a table (8, F), and its sign (8, F), by the columns."""
 
 
 @functools.cache
 def _tables(device: torch.device) -> _Tables:
     turns = {}
     for columns in (DISTANCE, SLOPE, GEOMETRY):
-        sources, signs = zip(*(symmetry(columns, *which) for which in SYMMETRIES), strict=True)
+        sources, signs = zip(*(symmetry(columns, *flags) for flags in SYMMETRIES), strict=True)
         turns[columns] = (torch.from_numpy(np.stack(sources)).to(device), torch.from_numpy(np.stack(signs)).to(device))
     symmetry_83, quadrant_84 = torch.tensor(SYMMETRIES), torch.from_numpy(QUADRANTS_TURNED)
     return _Tables(symmetry_83.to(device), quadrant_84.to(device), turns)
@@ -65,7 +65,7 @@ def turn(batch: Batch, choice_B: Tensor) -> Batch:
     """Return each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
     tables = _tables(choice_B.device)
     mirror_x_B, mirror_y_B, _ = tables.symmetry_83[choice_B].unbind(1)
-    place_BL = _places(batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B))
+    place_BL = _order_scatterers(batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B))
     turned_B4 = tables.quadrant_84[choice_B]
     turned_B = turned_B4.gather(1, batch.quadrant_B.clamp(min=0)[:, None])[:, 0]
     source_BF, sign_BF = (table_8F[choice_B] for table_8F in tables.turns[GEOMETRY])
@@ -90,8 +90,9 @@ def _runs_along_x(batch: Batch) -> Tensor:
     return (side_x_B > side_y_B) | ((side_x_B == side_y_B) & (along_x_B | ~along_y_B))
 
 
-def _places(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
-    """Return (B, L) the scatterer for each place: reversed where `reverse_B`; padding stays at the end."""
+def _order_scatterers(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
+    """Return the number (B, L) of the scatterer at each place, reversed by `reverse_B`; padding
+    stays at the end."""
     place_BL = torch.arange(mask_BL.shape[1], device=mask_BL.device).expand(mask_BL.shape)
     backward_BL = mask_BL.sum(1, keepdim=True) - 1 - place_BL
     return torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)
@@ -162,7 +163,7 @@ class Examples(Dataset[Example]):
     """Data set that turns a `Share` into an `Example`."""
 
     def __init__(
-        self, buildings: Buildings, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None
+        self, buildings: BuildingSet, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None
     ) -> None:
         """Wrap the buildings; with `augment`, each gets a random frame. `quadrant` gives the weight of each."""
         self.buildings, self.steps, self.augment = buildings, steps, augment
@@ -186,10 +187,10 @@ class Examples(Dataset[Example]):
 
     def __getitem__(self, share: Share) -> Example:
         index_S, shares = share.index_S, share.shares
-        own = np.arange(share.number, len(index_S), shares)
-        empty = not len(own)
+        rows = np.arange(share.number, len(index_S), shares)
+        empty = not len(rows)
         if empty:  # every process takes part in every step
-            own = np.zeros(1, dtype=np.intp)
+            rows = np.zeros(1, dtype=np.intp)
         symmetry_S = np.zeros(len(index_S), dtype=np.int64)
         if self.augment:
             # From 1 on: a 0 at the end changes no seed, and the sampler's order is drawn by the words before it.
@@ -202,10 +203,10 @@ class Examples(Dataset[Example]):
         counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
         usual = (self.usual_count * float((quadrant_S >= 0).sum()), len(index_S), len(index_S))
         parts = zip((counts_S, weight_S, np.ones(len(index_S))), usual, strict=True)
-        scale = ShareScale(*(torch.tensor(0.0 if empty else _part(part, own, total, shares)) for part, total in parts))
-        return Example(self.buildings[index_S[own]], torch.from_numpy(symmetry_S[own]), scale)
+        scale = ShareScale(*(torch.tensor(0.0 if empty else _part(part, rows, total, shares)) for part, total in parts))
+        return Example(self.buildings[index_S[rows]], torch.from_numpy(symmetry_S[rows]), scale)
 
 
-def _part(value_S: NDArray[np.float64], own: NDArray[np.intp], total: float, shares: int) -> float:
-    """Return the part of `total` in `own`, times the number of shares; 0 where the total is 0."""
-    return shares * float(value_S[own].sum()) / total if total else 0.0
+def _part(value_S: NDArray[np.float64], rows: NDArray[np.intp], total: float, shares: int) -> float:
+    """Return the part of `total` in `rows`, times the number of shares; 0 where the total is 0."""
+    return shares * float(value_S[rows].sum()) / total if total else 0.0

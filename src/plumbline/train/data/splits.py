@@ -117,23 +117,24 @@ def check_lengths(splits: Splits, prepared: Path, spec: NetworkSpec, trained: Pa
 
 
 SHRINKAGE = 0.1
-"""Added to the covariance's diagonal: a column that hardly varies in training must not make every other value alien."""
+"""Addition to the covariance's diagonal: else nearly constant columns would rule the distances."""
 FARTHEST = 1.1
-"""Answered for: up to so many times the distance that holds all but a thousandth of the training buildings."""
+"""Limit of the distance, over the 99.9 % quantile of the training buildings."""
 REACH = 1.25
-"""Answered for: each value up to so many times half the range of training, from its middle."""
+"""Limit of a deviation from the middle of the training range, over half of that range."""
 UNBOUNDED = ("years", "tracks", "rectangularity")
-"""How long and from how many orbits one has watched does not make a building strange; nor do wings and courts: on
-held-out cities, shapes less like a rectangle than any in training were judged as well as others (decision 36). A time
-that is shorter than in training does: `least_years`."""
+"""Columns without a bound. Length of the series and number of orbits do not make a building
+strange; nor do wings and courts: on held-out cities, shapes less like a rectangle than any in
+training were judged as well as others (decision 36). A time that is shorter than in training does:
+`least_years`."""
 STANDARDISATION = tuple(
     f"{name}_{part}" for name in ("distance", "slope", "geometry", "severity") for part in ("mean", "sd")
 )
 """Buffers that weights were trained with, and mean nothing without."""
 VALUES_AT_A_TIME = 1 << 16
-"""Rows read at a time."""
+"""Number of rows that are read at a time."""
 SAMPLE = 1_000_000
-"""Most distances kept for the quantile; of more buildings, every second, third, ... counts."""
+"""Largest number of distances for the quantile; of more, every second, third, ... counts."""
 
 
 class Scatter:
@@ -165,9 +166,9 @@ class Scatter:
 def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool = True) -> None:
     """Set the model's standardisation and novelty buffers from the training split alone.
 
-    Without `standardisation` that one stays as it is: that of weights which are there already.
+    Without `standardisation`, that of the present weights stays.
     """
-    kept = {} if standardisation else {name: model.get_buffer(name).clone() for name in STANDARDISATION}
+    former = {} if standardisation else {name: model.get_buffer(name).clone() for name in STANDARDISATION}
     parts = (train,) if isinstance(train, Sequences) else train.parts
     for name in ("distance", "slope", "geometry"):
         moments = Scatter(len(model.get_buffer(f"{name}_mean")))
@@ -186,7 +187,7 @@ def fit_statistics(model: Diagnosis, train: SequenceSet, standardisation: bool =
     _set(model, "severity_mean", severity.mean[0])
     _set(model, "severity_sd", max(severity.sd[0], 1e-3))
 
-    for name, value in kept.items():
+    for name, value in former.items():
         model.get_buffer(name).copy_(value)
     # Covariance and distances are of standardised geometry: two more passes, over the buildings only.
     spread = Scatter(len(GEOMETRY))
@@ -215,12 +216,12 @@ def _unbounded() -> list[int]:
 def _distances(model: Diagnosis, parts: Sequence[Sequences], count: int) -> NDArray[np.float32]:
     """Return novelty distances of all buildings, or of every n-th if there are more than `SAMPLE`."""
     step = -(-count // SAMPLE)
-    found, start = [], 0
+    distances, start = [], 0
     for values in _chunks(parts, "geometry"):
         sample = values[-start % step :: step]
-        found.append(model.novelty_distance(torch.from_numpy(sample).float()).numpy())
+        distances.append(model.novelty_distance(torch.from_numpy(sample).float()).numpy())
         start += len(values)
-    return np.concatenate(found)
+    return np.concatenate(distances)
 
 
 def _chunks(parts: Sequence[Sequences], name: str) -> Iterator[NDArray[np.float64]]:

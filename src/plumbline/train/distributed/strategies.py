@@ -6,6 +6,7 @@ Checkpoints hold whole tensors, in the form that one process writes: any strateg
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
@@ -73,19 +74,19 @@ class Sharded(DDPStrategy):
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """Gather the optimiser's state, by all processes at once."""
-        state: dict[str, Any] = tree_map(whole, super().optimizer_state(optimizer))
+        state: dict[str, Any] = tree_map(gather_whole, super().optimizer_state(optimizer))
         return state
 
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:
-        """Take this process's share of a whole state."""
+        """Load this process's share of a whole state."""
         shared = []
-        for optimizer, given in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+        for optimizer, whole_state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             weights = [weight for group in optimizer.param_groups for weight in group["params"]]
             state = {
                 number: {name: _share(value, weights[number]) for name, value in values.items()}
-                for number, values in given["state"].items()
+                for number, values in whole_state["state"].items()
             }
-            shared.append({**given, "state": state})
+            shared.append({**whole_state, "state": state})
         super().load_optimizer_state_dict({"optimizer_states": shared})
 
 
@@ -94,13 +95,13 @@ def sharded_parts(module: nn.Module) -> list[FSDPModule]:
     return [part for part in module.modules() if isinstance(part, FSDPModule)]
 
 
-def whole(value: Any) -> Any:
+def gather_whole(value: Any) -> Any:
     """Gather a tensor of which this process has a share; anything else stays as it is."""
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def own_share(value: Tensor) -> Tensor:
-    """Return what this process keeps of a tensor, which a change in place changes too."""
+def local_share(value: Tensor) -> Tensor:
+    """Return this process's share of a tensor, not as a copy."""
     return value.to_local() if isinstance(value, DTensor) else value
 
 
@@ -108,8 +109,8 @@ def _share(value: Any, like: Tensor) -> Any:
     """Share out a whole tensor as the weight is that it belongs to."""
     if not isinstance(like, DTensor) or not isinstance(value, Tensor) or value.shape != like.shape:
         return value
-    there = value.to(like.device)
-    return distribute_tensor(there, like.device_mesh, like.placements, src_data_rank=None)
+    moved = value.to(like.device)
+    return distribute_tensor(moved, like.device_mesh, like.placements, src_data_rank=None)
 
 
 def _parts(network: nn.Module) -> Iterator[nn.Module]:
@@ -122,14 +123,15 @@ def _parts(network: nn.Module) -> Iterator[nn.Module]:
 
 def _all_whole(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
     with torch.no_grad():
-        state.update({name: whole(value) for name, value in state.items()})
+        state.update({name: gather_whole(value) for name, value in state.items()})
 
 
-AnyThing = TypeVar("AnyThing")
+AnyValue = TypeVar("AnyValue")
 ENDING_SECONDS = 10.0
-"""A killed run is begun again at once, and processes that made its batches take some seconds to see that it is gone."""
+"""Seconds until a run is refused as the second one: a killed run is started again at once, and the
+processes that made its batches end some seconds after it."""
 GLOO = "gloo/transport"
-"""In every message of a connection that is gone."""
+"""Text in every message of a lost connection."""
 
 
 class Ddp(DDPStrategy):
@@ -191,7 +193,8 @@ def check_devices(losses: FitOptions) -> None:
     """Refuse settings that this machine cannot run.
 
     Raises:
-        InputError: more GPUs asked for than there are, fp16 without one, or powersgd beside one.
+        InputError: more GPUs asked for than there are, fp16 without one, powersgd beside one, or no
+            compiler.
     """
     if losses.accelerator == "gpu" and not torch.cuda.is_available():
         raise InputError("train.accelerator: gpu found, and there is none that works. Use auto or cpu.")
@@ -203,6 +206,14 @@ def check_devices(losses: FitOptions) -> None:
         raise InputError(  # PyTorch's hook waits for the GPU wherever there is one
             "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
             "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication."
+        )
+    variable, usual = ("CC", ["gcc", "clang"]) if gpus(losses) else ("CXX", ["g++"])
+    compilers = [os.environ[variable]] if os.environ.get(variable) else usual
+    if losses.compile and not any(map(shutil.which, compilers)):
+        raise InputError(
+            f"train.compile: true found, and the compiler that torch needs for it ({' or '.join(compilers)}) is not "
+            f"installed. Install it (on Debian and Ubuntu: apt install g++), name another in the variable {variable}, "
+            "or set train.compile to false."
         )
 
 
@@ -235,7 +246,8 @@ def parted(error: Exception) -> bool:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Say in a line, not in a traceback, that another process has ended and no gradient can be shared any more.
+    """Raise a one-line error, without traceback, if another process has ended and gradients can no
+    longer be shared.
 
     Raises:
         PlumblineError: that is what happened.
@@ -257,7 +269,7 @@ def together() -> Iterator[None]:
 def first_alone(stage: str) -> Iterator[None]:
     """Let one run at a time train in a project: a second would go on from the first one's checkpoints, and remove them.
 
-    Of several processes of one run the first holds the place for all.
+    Of several processes of one run the first has the lock for all.
 
     Raises:
         InputError: another run is at it.
@@ -271,10 +283,10 @@ def threads(losses: FitOptions) -> int:
     return losses.threads or max(1, len(os.sched_getaffinity(0)) // losses.devices)
 
 
-def clip(module: LightningModule, most: float | None) -> Tensor:
-    """Scale the gradients down to the norm `most`, and return the norm they had, over all processes' shares."""
-    bound = float("inf") if most is None else most
-    norm: Tensor = whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
+def clip(module: LightningModule, limit: float | None) -> Tensor:
+    """Scale the gradients down to the norm `limit`, and return their norm over all processes."""
+    bound = float("inf") if limit is None else limit
+    norm: Tensor = gather_whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
     return norm
 
 
@@ -289,10 +301,10 @@ def leave_together() -> None:
         dist.destroy_process_group()
 
 
-def gather(value: AnyThing) -> list[AnyThing]:
+def gather(value: AnyValue) -> list[AnyValue]:
     """Return the value of each process, in the order of their numbers."""
     if not (dist.is_available() and dist.is_initialized()):
         return [value]
-    found: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(found, value)
-    return found
+    values: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values

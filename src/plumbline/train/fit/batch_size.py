@@ -10,21 +10,22 @@ from plumbline.core.console import log
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.params import Optimise, Train
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.data.batches import Batch, Buildings
+from plumbline.train.data.batches import Batch, BuildingSet
 from plumbline.train.data.sampler import ShareScale
 from plumbline.train.distributed.strategies import gpus
 from plumbline.train.fit.module import objective
 from plumbline.train.monitor.record import free_bytes
 
 SMALLEST, LARGEST = 16, 1024
-"""Beyond the largest, fewer steps cost more than fuller batches save."""
+"""Bounds of an automatic batch size; in larger ones, fewer steps cost more than they save."""
 SHARE = 0.5
-"""Of the free memory, what a batch may take."""
+"""Share of the free memory that a batch may use."""
 OVERHEAD = 2.0
-"""Gradients of what is kept, and what single operations need for themselves."""
+"""Factor of the saved bytes, for their gradients and for the memory of single operations."""
 STEPS = 8
-"""So many steps an epoch has at least, where the data allow it."""
+"""Smallest number of steps of an epoch, where the data allow it."""
 SAMPLE = 4
+"""Number of buildings whose saved bytes are compared with those of twice as many."""
 
 
 def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train") -> int:
@@ -34,21 +35,21 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
     """
     if optimise.batch_size:
         return optimise.batch_size
-    each = building_bytes(model, train, losses)
+    bytes_each = building_bytes(model, train, losses)
     free = free_bytes(gpu=gpus(losses) > 0) / (1 if gpus(losses) else losses.devices)
     shares = losses.devices * losses.nodes * optimise.accumulate
-    found = fitting(SHARE * free / each, len(train) / (STEPS * shares))
-    if SHARE * free < SMALLEST * each:
+    size = fitting(SHARE * free / bytes_each, len(train) / (STEPS * shares))
+    if SHARE * free < SMALLEST * bytes_each:
         log.warning(
             "batch size: half of the free memory, %.0f MB, holds %d buildings of the longest. %d are taken all the "
             "same, the least that auto takes: set %s.batch_size, or make room",
             SHARE * free / 1e6,
-            SHARE * free // each,
+            SHARE * free // bytes_each,
             SMALLEST,
             section,
         )
-    log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", found, each / 1e3, free / 1e9)
-    return found
+    log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", size, bytes_each / 1e3, free / 1e9)
+    return size
 
 
 def fitting(by_memory: float, by_data: float) -> int:
@@ -63,14 +64,15 @@ def building_bytes(model: Diagnosis, train: SequenceSet, losses: Train) -> float
     Counted by autograd: what it keeps for twice the buildings, less what it keeps for them once.
     """
     longest = np.argsort(np.asarray(train.length))[-1:]
-    before = model.training
+    was_training = model.training
     model.train()  # a loaded model comes in evaluation mode, which neither drops nor recomputes anything
-    kept = [_kept(model, Buildings(train)[np.repeat(longest, count)], losses) for count in (SAMPLE, 2 * SAMPLE)]
-    model.train(before)
-    return OVERHEAD * max(1.0, (kept[1] - kept[0]) / SAMPLE)
+    batches = (BuildingSet(train)[np.repeat(longest, count)] for count in (SAMPLE, 2 * SAMPLE))
+    saved = [_saved_bytes(model, batch, losses) for batch in batches]
+    model.train(was_training)
+    return OVERHEAD * max(1.0, (saved[1] - saved[0]) / SAMPLE)
 
 
-def _kept(model: Diagnosis, batch: Batch, losses: Train) -> int:
+def _saved_bytes(model: Diagnosis, batch: Batch, losses: Train) -> int:
     """Return the bytes of the tensors that the backward pass needs, each storage counted once."""
     storages: dict[int, int] = {}
 
@@ -79,10 +81,10 @@ def _kept(model: Diagnosis, batch: Batch, losses: Train) -> int:
         storages[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    one = torch.ones(())
+    unit = torch.ones(())
     # No device but the CPU draws: otherwise this process would take memory of every GPU.
     with torch.random.fork_rng(devices=[]), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-        loss = objective(model, answer, batch, losses, ShareScale(one, one, one))
+        loss = objective(model, answer, batch, losses, ShareScale(unit, unit, unit))
     del loss
     return sum(storages.values())

@@ -20,10 +20,10 @@ from plumbline.core.errors import InputError
 from plumbline.train.distributed.strategies import process_number
 from plumbline.train.fit.initial_weights import CHECKPOINT
 
-LEAST_BLIND_PERMILLE = 0.05
-"""Error of the best constant answer that counts at least: where severities are equal, or there is one building, any
-error is many times theirs, and the score would say nothing else. Splits of simulated cities have some twenty times
-as much."""
+MIN_BLIND_PERMILLE = 0.05
+"""Smallest error of the best constant answer, permille, in the score. Where severities are equal,
+or there is one building, any error is many times theirs, and would decide the score alone. Splits
+of simulated cities have some twenty times as much."""
 
 
 class Checkpoint(ModelCheckpoint):
@@ -35,7 +35,7 @@ class Checkpoint(ModelCheckpoint):
 
 
 class FromEpoch(Callback):
-    """Looks at no score before the epoch `first`, counted from 0."""
+    """Ignores the scores before the epoch `first`, counted from 0."""
 
     def __init__(self, first: int, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -83,11 +83,11 @@ def checkpoint_score(
         probability: (B, 4). severity: (B,) permille. accepted_true: (B, 4) right answers. severity_true: (B,) permille.
     """
     defined = accepted_true.any(1)
-    hits = of_likeliest(probability, accepted_true)[defined]
-    accuracy = float(hits.mean()) if defined.any() else 0.0
+    is_right = of_likeliest(probability, accepted_true)[defined]
+    accuracy = float(is_right.mean()) if defined.any() else 0.0
     error = float(np.abs(severity - severity_true).mean())
-    blind = float(np.abs(severity_true - np.median(severity_true)).mean())
-    return SplitScore(accuracy, error, accuracy - error / max(blind, LEAST_BLIND_PERMILLE))
+    constant_error = float(np.abs(severity_true - np.median(severity_true)).mean())
+    return SplitScore(accuracy, error, accuracy - error / max(constant_error, MIN_BLIND_PERMILLE))
 
 
 BEST, LAST = "best", "last"
@@ -106,23 +106,23 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> dict[str, Any
         if not process_number():
             shutil.rmtree(folder, ignore_errors=True)
         return None
-    found = _usable(folder / f"{LAST}.ckpt")
-    if found is not None and _has_best(found) and _usable(best := folder / f"{BEST}.ckpt") is None:
+    content = _usable(folder / f"{LAST}.ckpt")
+    if content is not None and _has_best(content) and _usable(best := folder / f"{BEST}.ckpt") is None:
         log.warning("%s, the best epoch so far, cannot be used; training starts from the beginning", best)
-        found = None
-    if found is not None:
-        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, found["epoch"] + 1)
+        content = None
+    if content is not None:
+        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, content["epoch"] + 1)
     elif list(start_from) == [CHECKPOINT]:
         raise InputError("train.start_from: checkpoint found, and no run with these data and params was interrupted.")
     elif not process_number():
-        for other in sorted({path.parent for path in folder.parent.glob(f"{name}-*/{LAST}.ckpt")} - {folder}):
+        for interrupted in sorted({path.parent for path in folder.parent.glob(f"{name}-*/{LAST}.ckpt")} - {folder}):
             log.info(
                 "%s: an interrupted run in %s is not gone on with: it had other data, params or first weights. Remove "
                 "the folder if it is not wanted",
                 name,
-                other,
+                interrupted,
             )
-    return found
+    return content
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -130,14 +130,14 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(path) as parts:
         if changed := parts.testzip():  # torch does not look at the sums that it has written
             raise zipfile.BadZipFile(f"{changed} is not as it was written")
-    found: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
-    return found
+    content: dict[str, Any] = torch.load(path, weights_only=True, map_location="cpu")
+    return content
 
 
-def _has_best(found: dict[str, Any]) -> bool:
+def _has_best(content: dict[str, Any]) -> bool:
     """Return whether a best epoch so far has its own checkpoint."""
-    kept = found.get("callbacks", {})
-    return any(Path(state.get("best_model_path", "")).stem == BEST for state in kept.values())
+    states = content.get("callbacks", {})
+    return any(Path(state.get("best_model_path", "")).stem == BEST for state in states.values())
 
 
 def _usable(path: Path) -> dict[str, Any] | None:

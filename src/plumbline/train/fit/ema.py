@@ -7,24 +7,24 @@ from lightning import LightningModule, Trainer
 from lightning.pytorch.callbacks import WeightAveraging
 from torch import Tensor
 
-from plumbline.train.distributed.strategies import Sharded, own_share
+from plumbline.train.distributed.strategies import Sharded, local_share
 
 
 class Ema(WeightAveraging):
     """Exponential moving average of the weights; at the beginning it forgets faster.
 
-    After n steps it keeps at most (1 + n) / (10 + n) of itself (Abadi et al. 2016, `ExponentialMovingAverage`), so that
-    a short run's mean is not full of its first weights.
+    After n steps the former mean has a weight of at most (1 + n) / (10 + n), so that the first
+    weights do not dominate the mean of a short run (Abadi et al. 2016, `ExponentialMovingAverage`).
     """
 
     def __init__(self, decay: float) -> None:
-        """`decay`: how much of the mean stays at each step in the long run."""
+        """`decay`: weight of the former mean at each step, in the long run."""
 
         @torch.no_grad()
         def move(averaged: list[Tensor], current: list[Tensor], count: int | Tensor) -> None:
-            kept = min(decay, (1 + int(count)) / (10 + int(count)))
-            pairs = ([own_share(weight) for weight in weights] for weights in (averaged, current))
-            torch._foreach_lerp_(*pairs, 1 - kept)  # type: ignore[call-overload]
+            weight = min(decay, (1 + int(count)) / (10 + int(count)))
+            pairs = ([local_share(tensor) for tensor in tensors] for tensors in (averaged, current))
+            torch._foreach_lerp_(*pairs, 1 - weight)  # type: ignore[call-overload]
 
         # Buffers are statistics of the data, some of them infinite, which have no mean: they are copied.
         super().__init__(use_buffers=False, multi_avg_fn=move)

@@ -32,8 +32,8 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
     rise = min(1.0, position / warmup) if warmup else 1.0
     if optimise.schedule == "cosine":
         # Loshchilov and Hutter 2017, equation 5, without restarts.
-        done = min(1.0, max(0.0, position - warmup) / (optimise.epochs - warmup))
-        return rise * 0.5 * (1 + math.cos(math.pi * done))
+        progress = min(1.0, max(0.0, position - warmup) / (optimise.epochs - warmup))
+        return rise * 0.5 * (1 + math.cos(math.pi * progress))
     if optimise.schedule == "plateau":
         return rise * _plateau(scores, max(1, optimise.patience // 3))
     return rise
@@ -63,7 +63,7 @@ class Fitting(LightningModule):
     """Figures of the tune split that are kept for each epoch; `score` chooses the best, and larger is better."""
 
     network: ClassVar[str] = "model"
-    """Where the network is: the module that holds all weights, and is called in each step."""
+    """Name of the module that has all weights, and is called in each step."""
 
     def __init__(self, optimise: Optimise, losses: FitOptions, section: str = "train") -> None:
         """`section`: of the params, that `optimise` is; for messages."""
@@ -102,15 +102,15 @@ class Fitting(LightningModule):
             torch.cuda.default_generators[self.device.index].manual_seed(number)
         turns = self.optimise.accumulate
         # In the middle of the step, so that neither the first nor the last goes nowhere.
-        done = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
+        progress = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
         scores = [row["score"] for row in self.history[self.chosen_from :]]
-        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + done, scores)
+        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + progress, scores)
         for optimiser in self.trainer.optimizers:
             for group in optimiser.param_groups:
                 group["lr"] = rate
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        """Hold the late parameters until their epoch."""
+        """Drop the gradients of the late parameters before their epoch."""
         if self.current_epoch < self.late_epoch:
             for parameter in self.late:
                 parameter.grad = None
@@ -125,7 +125,7 @@ class Fitting(LightningModule):
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self.step_losses[-self.optimise.accumulate :])
-        self.alarm.look(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
+        self.alarm.check_step(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
 
     def on_validation_epoch_start(self) -> None:
         """Gather the weights that are scored, where processes share them."""
@@ -147,7 +147,7 @@ class Fitting(LightningModule):
         Raises:
             InputError: they were not.
         """
-        self.alarm.look_at_answers(self.current_epoch, finite, self.last)
+        self.alarm.check_answers(self.current_epoch, finite, self.last)
         loss = float(np.mean(gather(float(torch.stack(self.step_losses).mean()))))
         self.step_losses.clear()
         rate = float(self.trainer.optimizers[0].param_groups[0]["lr"])

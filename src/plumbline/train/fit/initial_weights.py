@@ -1,7 +1,7 @@
 """Find the first weights, and check that they fit.
 
-Shapes do not tell: with other heads, another pooling of the same width or another preparation of the points they are
-the same, and the answers are not.
+The shapes of tensors are no proof: with other heads, another pooling of the same width or another
+preparation of the points they are the same, and the answers are not.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.model.diagnosis import Diagnosis
 from plumbline.model.spec import NetworkSpec, new_spec
-from plumbline.model.weights import read_weights, told_preparation
+from plumbline.model.weights import read_preparation, read_weights
 from plumbline.params import Model, Train
 from plumbline.params.plugins import POSITION
 from plumbline.params.train import FitOptions
@@ -52,8 +52,10 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
             f"train.start_from: {folder}: a pruned network, which no values of section model make. Name the model that "
             "it was pruned from, or take it out of the list."
         )
-    if other := differences(trained, needed):
-        values = "; ".join(f"{NAMED.get(k, f'model.{k}')}: {there} found, {here} needed" for k, there, here in other)
+    if differing := differences(trained, needed):
+        values = "; ".join(
+            f"{NAMED.get(name, f'model.{name}')}: {there} found, {here} needed" for name, there, here in differing
+        )
         raise InputError(
             f"train.start_from: {folder}: {values}. Give these the values that this model was trained with, or take it "
             "out of the list."
@@ -61,21 +63,25 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
 
 
 def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
-    """Return the values by which equal weights of two unpruned networks mean something else, of both."""
-    free = {"dropout", "checkpoint_activations"}  # change how a network is trained, and not what it answers
-    if trained.attention_layers and needed.attention_layers:
+    """Return name and both values of the settings that give equal weights other answers."""
+    free = {"dropout", "checkpoint_activations"}  # change the training of a network, and not its answers
+    if not trained.attention_layers and not needed.attention_layers:
+        free |= {"attention", "heads", "max_attention_length", "position", "max_length"}
+    elif trained.attention_layers and needed.attention_layers:
         free.add("attention")  # all kernels give the same answers
     if _any_length(trained.position) and _any_length(needed.position):
         free.add("max_length")
+    if trained.attention_limit() == needed.attention_limit():
+        free.add("max_attention_length")
     there, here = (_model_section(spec).model_dump() | {"max_length": spec.max_length} for spec in (trained, needed))
     return [(name, there[name], here[name]) for name in here if name not in free and there[name] != here[name]]
 
 
 def _model_section(spec: NetworkSpec) -> Model:
     """Return the section `model` of which `new_spec` makes this network, unless it is pruned."""
-    same = {name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields}
+    fields = {name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields}
     counts = {"blocks": len(spec.distance_hidden), "attention_layers": len(spec.attention_layers)}
-    return Model.model_construct(**{**same, "channels": spec.distance_channels, **counts})
+    return Model.model_construct(**{**fields, "channels": spec.distance_channels, **counts})
 
 
 def _any_length(position: str) -> bool:
@@ -89,12 +95,12 @@ def check_preparation(folder: Path) -> None:
     Raises:
         InputError: it was, or its weights are not readable.
     """
-    said = told_preparation(folder)
-    if said is None:
+    version = read_preparation(folder)
+    if version is None:
         log.warning("%s: does not say how its points were prepared; taken to be as they are now", folder)
-    elif said != PREPARATION:
+    elif version != PREPARATION:
         raise InputError(
-            f"train.start_from: {folder}: trained on points that were prepared in another way ({said}, now "
+            f"train.start_from: {folder}: trained on points that were prepared in another way ({version}, now "
             f"{PREPARATION}): its inputs meant something else. Take it out of the list, and train anew."
         )
 
@@ -118,10 +124,10 @@ def check_sources(losses: FitOptions, out: Path) -> None:
             continue
         folder = Path(source)
         if folder.name == source and not folder.exists():
-            near = get_close_matches(source, words, n=1, cutoff=0.5)
+            suggestions = get_close_matches(source, words, n=1, cutoff=0.5)
             raise InputError(
                 f"train.start_from: {source!r} found, which is no folder here, nor one of {', '.join(words)}. "
-                + (f"Is {near[0]} meant? " if near else "")
+                + (f"Is {suggestions[0]} meant? " if suggestions else "")
                 + f"A folder that need not be there is written as ./{source}."
             )
         if folder.resolve().is_relative_to(out.resolve()):
@@ -190,15 +196,15 @@ def load_pretrained(model: Diagnosis, folder: Path) -> None:
     """
     check_spec(folder, model.network.spec)
     check_preparation(folder)
-    path, own = folder / "model.safetensors", {}
+    path, statistics = folder / "model.safetensors", {}
     for name, value in model.state_dict().items():
         if not name.startswith("network.") and name not in (*STANDARDISATION, "severity_limit"):
-            own[name] = value.clone()
+            statistics[name] = value.clone()
     try:
         model.load_state_dict(read_weights(path))
     except (SafetensorError, OSError, RuntimeError) as error:
         raise InputError(f"{path}: not readable as the weights of its model.json ({error}).") from None
-    model.load_state_dict(own, strict=False)
+    model.load_state_dict(statistics, strict=False)
 
 
 def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> None:

@@ -17,7 +17,7 @@ from plumbline.train.fit.checkpoints import checkpoint_score
 from plumbline.train.fit.fitting import Fitting
 
 DISTIL_LEVELS, DISTIL_MECHANISM = 0.5, 0.25
-"""What a teacher's levels and mechanisms count as, beside its quadrants."""
+"""Weights of a teacher's levels and mechanisms, relative to its quadrants."""
 
 
 def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale) -> Tensor:
@@ -25,24 +25,24 @@ def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, 
     weight_B = batch.weight_B if losses.balance == "weights" else None
     means = build_losses(losses)
     standard_B = model.standard_severity(batch.severity_B)
-    where = means.where(answer, batch, weight_B) * scale.quadrant
-    return where + means.how_much(answer, batch, standard_B, weight_B) * scale.severity
+    damaged = means.over_damaged(answer, batch, weight_B) * scale.quadrant
+    return damaged + means.over_all(answer, batch, standard_B, weight_B) * scale.severity
 
 
 def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
     """Return the distance from the teacher's answer: KL divergence of probabilities, error of severities."""
     with torch.no_grad():
-        wanted = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    divergence = _divergence(answer.logits_B4, wanted.logits_B4) + DISTIL_LEVELS * _divergence(
-        answer.levels_BK, wanted.levels_BK
+        target = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+    divergence = _divergence(answer.logits_B4, target.logits_B4) + DISTIL_LEVELS * _divergence(
+        answer.levels_BK, target.levels_BK
     )
-    accepted = nn.functional.binary_cross_entropy_with_logits(answer.accepted_B4, wanted.accepted_B4.sigmoid())
-    divergence = divergence + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, wanted.mechanism_BM) + accepted
-    return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, wanted.severity_B3))
+    accepted = nn.functional.binary_cross_entropy_with_logits(answer.accepted_B4, target.accepted_B4.sigmoid())
+    divergence = divergence + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, target.mechanism_BM) + accepted
+    return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, target.severity_B3))
 
 
-def _divergence(logits: Tensor, wanted: Tensor) -> Tensor:
-    return nn.functional.kl_div(logits.log_softmax(-1), wanted.log_softmax(-1), log_target=True, reduction="batchmean")
+def _divergence(logits: Tensor, target: Tensor) -> Tensor:
+    return nn.functional.kl_div(logits.log_softmax(-1), target.log_softmax(-1), log_target=True, reduction="batchmean")
 
 
 class Optimisation(Fitting):
@@ -68,14 +68,14 @@ class Optimisation(Fitting):
         self.teacher = [] if teacher is None else [teacher.eval().requires_grad_(False)]
         self.distil_weight = distil_weight
         self._raw = model.raw
-        self._seen: list[tuple[Tensor, ...]] = []
+        self._judged: list[tuple[Tensor, ...]] = []
 
     def parameter_counts(self) -> dict[str, int]:
         """Count the parameters by part of the network, and the trained ones."""
         return {**count_parameters(self.model.network), **super().parameter_counts()}
 
     def on_fit_start(self) -> None:
-        """Bring the teacher to where the model is, and compile the model if that is asked for."""
+        """Move the teacher to the model's device, and compile the model with `train.compile`."""
         for teacher in self.teacher:
             teacher.to(self.device)
         if self.losses.compile:  # the steps alone: evaluation is a small part, and in another precision
@@ -84,7 +84,7 @@ class Optimisation(Fitting):
             self._raw = torch.compile(self.model.raw, dynamic=True, recompile_limit=64)  # type: ignore[call-overload]
 
     def on_fit_end(self) -> None:
-        """Give the teacher back to the CPU, where what comes after training asks it."""
+        """Move the teacher back to the CPU, where it is used after training."""
         self._raw = self.model.raw
         for teacher in self.teacher:
             teacher.to("cpu")
@@ -108,14 +108,16 @@ class Optimisation(Fitting):
             return
         with torch.autocast(self.device.type, enabled=False):
             answer = self.model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
-        self._seen.append((answer.quadrant_probability, answer.severity_permille, share.accepted_B4, share.severity_B))
+        self._judged.append(
+            (answer.quadrant_probability, answer.severity_permille, share.accepted_B4, share.severity_B)
+        )
 
     def on_validation_epoch_end(self) -> None:
         """Score the whole tune split; it is answered at the end of each epoch, after the last training batch."""
-        parts = [torch.cat(part).cpu().numpy() for part in zip(*self._seen, strict=True)]
-        seen = [part for part in gather(parts) if part]
-        probability, severity, accepted_true, severity_true = map(np.concatenate, zip(*seen, strict=True))
-        self._seen.clear()
+        parts = [torch.cat(part).cpu().numpy() for part in zip(*self._judged, strict=True)]
+        gathered = [part for part in gather(parts) if part]
+        probability, severity, accepted_true, severity_true = map(np.concatenate, zip(*gathered, strict=True))
+        self._judged.clear()
         finite = bool(np.isfinite(probability).all() and np.isfinite(severity).all())
-        result = checkpoint_score(probability, severity, accepted_true, severity_true)
-        self.end_epoch(result._asdict(), finite)
+        score = checkpoint_score(probability, severity, accepted_true, severity_true)
+        self.end_epoch(score._asdict(), finite)

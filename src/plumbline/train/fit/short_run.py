@@ -64,9 +64,9 @@ def quick_fit(
 @contextmanager
 def _on_threads(count: int) -> Iterator[None]:
     """Set torch's number of threads, which is per process, to `count` during the block."""
-    before = torch.get_num_threads()
+    former = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(former)

@@ -40,7 +40,7 @@ from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import log_record, loggers, recorded
 from plumbline.train.monitor.progress import EpochLine, Monitor
-from plumbline.train.monitor.record import begin_record, rounded, surroundings
+from plumbline.train.monitor.record import begin_record, round_history, surroundings
 
 
 @contextmanager
@@ -86,7 +86,7 @@ class RunData(Protocol):
     complete: int
     """The first epoch, counted from 0, in which everything is drawn."""
     steps_vary: bool
-    """Whether epochs may differ in their number of steps."""
+    """True where epochs may differ in their number of steps."""
 
 
 AnyFitting = TypeVar("AnyFitting", bound=Fitting)
@@ -96,7 +96,7 @@ class Fitted(NamedTuple, Generic[AnyFitting]):
     """A finished run."""
 
     module: AnyFitting
-    """With the weights of the best epoch, whole, in memory of the CPU."""
+    """Module with the weights of the best epoch, whole, in memory of the CPU."""
     checkpoints: Path
     """Their folder. The caller removes it once the results are written: until then a kill costs nothing."""
 
@@ -117,14 +117,14 @@ def fit(
     optimise, losses, section = module.optimise, module.losses, module.section
     check_devices(losses)
 
-    def data(known: int | None) -> Data:
-        # It must not depend on the memory that happens to be free when a run is gone on with.
-        size = known or batch_size(module.model, train, optimise, losses, section)
-        return Data(train, tune, optimise, losses, seed, size, known is not None, section)
+    def make_data(former_size: int | None) -> Data:
+        # A resumed run keeps its batch size, whatever memory is free now.
+        size = former_size or batch_size(module.model, train, optimise, losses, section)
+        return Data(train, tune, optimise, losses, seed, size, former_size is not None, section)
 
     return run(
         module,
-        data,
+        make_data,
         name=name,
         key=key,
         data_sha256=data_sha256,
@@ -174,11 +174,11 @@ def run(
         log.info("train.communication: what powersgd still owed is lost; the run goes on, but not bit for bit")
     data = make_data(checkpoint["batch_size"] if checkpoint else None)
     module.chosen_from = data.complete
-    kept: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
-    best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **kept)
+    options: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
+    best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **options)
     module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
     # `save_last` of `best` would write only when there is a new best.
-    newest = Checkpoint(folder, LAST, **kept)
+    newest = Checkpoint(folder, LAST, **options)
     module.record = begin_record(module.parameter_counts(), key, data_sha256, settings)
     place = surroundings()
     records = loggers(name, module.record | place, WORK, checkpoint["curves"] if checkpoint else {})
@@ -226,15 +226,15 @@ def run(
         leave_together()
     if not trainer.is_global_zero:
         sys.exit(0)  # one process writes the results
-    chosen = read_checkpoint(folder / f"{BEST}{Checkpoint.FILE_EXTENSION}")
-    whole.load_state_dict(chosen["state_dict"])
+    best_checkpoint = read_checkpoint(folder / f"{BEST}{Checkpoint.FILE_EXTENSION}")
+    whole.load_state_dict(best_checkpoint["state_dict"])
     whole.to("cpu").eval()
-    whole.history, row = module.history, module.history[chosen["epoch"]]
+    whole.history, row = module.history, module.history[best_checkpoint["epoch"]]
     whole.record = {
         **module.record,
         "batch_size": data.batch_size,
-        "best_epoch": chosen["epoch"] + 1,
-        "curve": rounded(module.history, module.metrics),
+        "best_epoch": best_checkpoint["epoch"] + 1,
+        "curve": round_history(module.history, module.metrics),
         "metrics": {name: round(row[name], 5) for name in module.metrics},
     }
     write_json(WORK / "runs" / label / "record.json", whole.record | place)
@@ -243,7 +243,7 @@ def run(
         "%s: best score %.3f at epoch %d of %d, %.0f s",
         name,
         best.best_model_score,
-        chosen["epoch"] + 1,
+        best_checkpoint["epoch"] + 1,
         trainer.current_epoch,
         time.monotonic() - started,
     )
@@ -254,7 +254,7 @@ def _profiler(losses: FitOptions, run: str) -> Profiler | None:
     """Return the profiler of `train.profile`, writing into `.plumbline/profile`. `pytorch`: three steps per split."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would tell of its own calls in between
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else torch's profiler logs its own calls in between
         # Events are kept, so that the table has both: each recording would take the place of the one before.
         return PyTorchProfiler(folder, run, row_limit=100, acc_events=True)
     return SimpleProfiler(folder, run) if losses.profile == "simple" else None

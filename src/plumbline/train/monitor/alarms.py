@@ -12,11 +12,12 @@ from plumbline.core.errors import InputError
 from plumbline.params import FitOptions
 
 MOST_LEFT_OUT = 25
-"""Steps in a row that fp16 may leave out. The scale of the loss halves with each: after so many it is below 1/500."""
+"""Largest number of steps in a row that fp16 may leave out. The scale of the loss halves with each:
+after so many it is below 1/500."""
 
 
 class StepAlarm:
-    """Looks at each step before it changes the weights."""
+    """Checks each step before it changes the weights."""
 
     def __init__(self, losses: FitOptions, section: str = "train") -> None:
         """Set up the alarm.
@@ -29,7 +30,7 @@ class StepAlarm:
         self._left_out = 0
         """steps in a row, up to the last one"""
 
-    def look(self, epoch: int, step: int, loss: Tensor, norm: Tensor, last: Path | None = None) -> None:
+    def check_step(self, epoch: int, step: int, loss: Tensor, norm: Tensor, last: Path | None = None) -> None:
         """Check one step.
 
         Args:
@@ -41,29 +42,29 @@ class StepAlarm:
         Raises:
             InputError: loss or gradient is no finite number.
         """
-        both = torch.stack([loss.float(), norm.float().to(loss.device)])
-        loss_found, norm_found = both.tolist()  # one wait for the GPU
+        pair = torch.stack([loss.float(), norm.float().to(loss.device)])
+        loss_value, norm_value = pair.tolist()  # one wait for the GPU
         place = f"at epoch {epoch + 1}, step {step + 1}"
         scaled = self.losses.precision == "fp16"
-        overflow = scaled and math.isfinite(loss_found) and not math.isfinite(norm_found)
+        overflow = scaled and math.isfinite(loss_value) and not math.isfinite(norm_value)
         if overflow and self._left_out < MOST_LEFT_OUT:
             self._left_out += 1  # with a scaled loss it happens now and then; the scaler leaves that step out
             return
         self._left_out = 0
-        if not (math.isfinite(loss_found) and math.isfinite(norm_found)):
+        if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
             raise InputError(
-                f"{self.section}: the loss is {loss_found:g} and the gradient's norm {norm_found:g} {place}."
-                f"{_kept(last)} Lower {self.section}.learning_rate, or look for values out of all proportion in the "
-                "data."
+                f"{self.section}: the loss is {loss_value:g} and the gradient's norm {norm_value:g} {place}."
+                f"{_format_place(last)} Lower {self.section}.learning_rate, or look for values out of all proportion "
+                "in the data."
             )
 
-    def look_at_answers(self, epoch: int, finite: bool, last: Path | None = None) -> None:
+    def check_answers(self, epoch: int, finite: bool, last: Path | None = None) -> None:
         """Check the answers after an epoch, since its last step has no later check.
 
         Args:
             epoch: counted from 0.
             finite: whether all of them are finite numbers.
-            last: as for `look`.
+            last: as for `check_step`.
 
         Raises:
             InputError: they are not.
@@ -71,10 +72,10 @@ class StepAlarm:
         if not finite:
             raise InputError(
                 f"{self.section}: answers are no finite numbers after epoch {epoch + 1}: its last step has spoiled "
-                f"the weights.{_kept(last)} Lower {self.section}.learning_rate."
+                f"the weights.{_format_place(last)} Lower {self.section}.learning_rate."
             )
 
 
-def _kept(last: Path | None) -> str:
-    """Say where the last epoch's weights are kept; empty in the first epoch."""
+def _format_place(last: Path | None) -> str:
+    """Return the sentence with the place of the last epoch's weights; empty in the first epoch."""
     return f" The weights of the epoch before are kept in {last}." if last is not None and last.exists() else ""

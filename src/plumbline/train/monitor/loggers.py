@@ -16,11 +16,11 @@ from plumbline.core.sqlite import ask_database
 from plumbline.train.distributed.strategies import parted, process_number
 
 TAGS = ("run_key", "data_sha256")
-ASKED = {
+REQUEST_LIMITS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
 }
-"""As the registry asks a server: one that does not answer is told of within seconds; by default, minutes."""
+"""Variables with which MLflow reports a silent server after seconds, not minutes."""
 
 
 class _Record(MLFlowLogger):
@@ -32,24 +32,24 @@ class _Record(MLFlowLogger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Log metrics, as Lightning does."""
-        self.tell(super().log_metrics, metrics, step)
+        self.send(super().log_metrics, metrics, step)
 
     def finalize(self, status: str = "success") -> None:
         """Finish the record, as Lightning does."""
-        self.tell(super().finalize, status)
+        self.send(super().finalize, status)
 
-    def tell(self, send: Callable[..., None], *what: Any) -> None:
-        """Send something to MLflow, unless it has failed before."""
+    def send(self, call: Callable[..., None], *arguments: Any) -> None:
+        """Send `arguments` to MLflow by `call`, unless it has failed before."""
         if self.silent:
             return
         try:
-            send(*what)
+            call(*arguments)
         except Exception as error:  # whatever the record's server answers
             if parted(error):
                 raise
             self.silent = True
-            told = hidden(f"MLflow at {_address()} does not answer any more ({_first_line(error)})")
-            log.warning("%s; the rest of this run is not recorded there", told)
+            message = hidden(f"MLflow at {_address()} does not answer any more ({_first_line(error)})")
+            log.warning("%s; the rest of this run is not recorded there", message)
 
 
 def _first_line(error: Exception) -> str:
@@ -71,39 +71,52 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
     logging.getLogger("mlflow").setLevel(logging.WARNING)
     logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
     logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # that it makes what is not there
-    found: list[Logger] = [
+    opened: list[Logger] = [
         TensorBoardLogger(work / "tensorboard", name=name, version=before.get(TensorBoardLogger.__name__))
     ]
     if process_number():
-        return found
-    for variable, value in ASKED.items():
+        return opened
+    for variable, value in REQUEST_LIMITS.items():
         os.environ.setdefault(variable, value)
-    named = os.environ.get("MLFLOW_TRACKING_URI")
+    former_address = os.environ.get("MLFLOW_TRACKING_URI")
     address = _address()
     try:
         ask_database(address)
-        beside = None if named is not None else (work / "mlruns").resolve().as_uri()
+        artifacts = None if former_address is not None else (work / "mlruns").resolve().as_uri()
         tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
         logger = _Record(
             "plumbline",
             run_name=name,
             tracking_uri=address,
-            artifact_location=beside,
+            artifact_location=artifacts,
             tags=tags,
-            run_id=before.get(_Record.__name__),
+            run_id=_existing_run(address, before.get(_Record.__name__)),
         )
         logger.log_hyperparams(record["params"])
-        found.append(logger)
+        opened.append(logger)
     except Exception as error:  # whatever the record's server answers, training goes on
-        told = hidden(f"MLflow at {address} does not answer ({_first_line(error)})")
-        log.warning("%s; this run is not recorded there", told)
+        message = hidden(f"MLflow at {address} does not answer ({_first_line(error)})")
+        log.warning("%s; this run is not recorded there", message)
     finally:
         # Lightning makes the address that of the whole process: what it did next in another project went to this one.
         mlflow.set_tracking_uri(None)
         os.environ.pop("MLFLOW_TRACKING_URI", None)
-        if named is not None:
-            os.environ["MLFLOW_TRACKING_URI"] = named
-    return found
+        if former_address is not None:
+            os.environ["MLFLOW_TRACKING_URI"] = former_address
+    return opened
+
+
+def _existing_run(address: str, run_id: str | None) -> str | None:
+    """Return the run to go on with; None if there is none, or it was removed meanwhile."""
+    if run_id is None:
+        return None
+    try:
+        run = mlflow.MlflowClient(address).get_run(run_id)
+    except mlflow.MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None
+    return run_id if run.info.lifecycle_stage == "active" else None
 
 
 def _address() -> str:
@@ -116,9 +129,9 @@ def recorded(records: list[Logger]) -> dict[str, Any]:
     return {type(logger).__name__: logger.version for logger in records}
 
 
-def log_record(found: list[Logger], record: dict[str, Any]) -> None:
+def log_record(records: list[Logger], record: dict[str, Any]) -> None:
     """Store the record, and the metrics of the best epoch, beside the curves in MLflow."""
-    for logger in found:
+    for logger in records:
         if isinstance(logger, _Record):
-            logger.tell(logger.experiment.log_dict, logger.run_id, record, "record.json")
+            logger.send(logger.experiment.log_dict, logger.run_id, record, "record.json")
             logger.log_metrics({f"best/{name}": value for name, value in record["metrics"].items()})

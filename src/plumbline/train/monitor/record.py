@@ -27,14 +27,15 @@ class Memory(NamedTuple):
 
     total: int
     free: int
-    """Without taking it from others."""
+    """Memory that no process uses."""
 
 
 def memory_share(device: torch.device) -> float:
     """Return the share of memory in use by all processes; on a GPU, the peak share of this process.
 
-    On a GPU: what others hold, and the most that tensors of this process took at once. What torch keeps beyond that for
-    later tensors counts as free: it grows to all there is, and nothing is wrong.
+    On a GPU: the memory of other processes, and the most that tensors of this process used at once.
+    What torch keeps beyond that for later tensors counts as free: it may grow to all there is, and
+    nothing is wrong.
     """
     if device.type == "cuda":
         import torch
@@ -42,8 +43,8 @@ def memory_share(device: torch.device) -> float:
         free, total = torch.cuda.mem_get_info(device)
         # Both at once, and not flattened: this is asked for in every batch.
         used = torch.cuda.memory_stats_as_nested_dict(device)
-        others = total - free - used["reserved_bytes"]["all"]["current"]
-        return float((others + used["allocated_bytes"]["all"]["peak"]) / total)
+        other_processes = total - free - used["reserved_bytes"]["all"]["current"]
+        return float((other_processes + used["allocated_bytes"]["all"]["peak"]) / total)
     memory = machine()
     return 1 - memory.free / memory.total
 
@@ -88,14 +89,14 @@ def machine(group: Path = GROUP) -> Memory:
     memory = psutil.virtual_memory()
     whole = Memory(int(memory.total), int(memory.available))
     try:
-        most = int((group / "memory.max").read_text())
+        limit = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
         parts = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):  # no such group, or one without a bound, which says `max`
         return whole
     # What was read from files and is not in use goes before anything is refused.
-    free = max(0, most - used + int(parts.get("inactive_file", 0)))
-    return Memory(min(whole.total, most), min(whole.free, free))
+    free = max(0, limit - used + int(parts.get("inactive_file", 0)))
+    return Memory(min(whole.total, limit), min(whole.free, free))
 
 
 PACKAGES = ("torch", "lightning", "numpy")
@@ -147,8 +148,8 @@ def git_commit(folder: Path) -> dict[str, Any] | None:
         ).stdout.strip()
 
     try:
-        rest = (":/", *(f":(top,exclude){path}" for path in WRITTEN))
-        changed = bool(git("status", "--porcelain", "-uno", "--", *rest))
+        counted = (":/", *(f":(top,exclude){path}" for path in WRITTEN))
+        changed = bool(git("status", "--porcelain", "-uno", "--", *counted))
         return {"commit": git("rev-parse", "HEAD"), "changed": changed}
     except (OSError, subprocess.SubprocessError):
         return None
@@ -175,16 +176,16 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return named[0] if named else platform.machine()
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
 
 
 def write_history(history: list[dict[str, float]], metrics: Sequence[str], path: Path) -> None:
     """Write the run's curve as CSV, one row per epoch."""
-    write_csv(rounded(history, metrics), path)
+    write_csv(round_history(history, metrics), path)
 
 
-def rounded(history: list[dict[str, float]], metrics: Sequence[str]) -> list[dict[str, float]]:
+def round_history(history: list[dict[str, float]], metrics: Sequence[str]) -> list[dict[str, float]]:
     """Return the rounded figures of each epoch: number (from 1), loss, `metrics` of the tune split, and rate."""
     columns = ("train_loss", *metrics, "learning_rate")
     return [

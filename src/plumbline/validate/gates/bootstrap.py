@@ -30,7 +30,7 @@ from plumbline.validate.metrics import (
     BINS,
     COVERED,
     SEVERE_PERMILLE,
-    Judged,
+    JudgedAnswers,
     bin_of,
     most_confident_first,
 )
@@ -40,7 +40,7 @@ OfResamples = Callable[[Float], Float]
 """(R, B) how often each building is in each resample -> (R,) the metric of each; NaN where a resample has none."""
 
 
-def of_buildings(judged: Judged, severity_true: Float) -> dict[str, OfResamples]:
+def of_buildings(judged: JudgedAnswers, severity_true: Float) -> dict[str, OfResamples]:
     """Return the function of each metric of severities and intervals.
 
     Args:
@@ -58,19 +58,19 @@ def of_buildings(judged: Judged, severity_true: Float) -> dict[str, OfResamples]
     }
 
 
-def of_quadrants(judged: Judged, quadrant_true: NDArray[np.int64]) -> dict[str, OfResamples]:
+def of_quadrants(judged: JudgedAnswers, quadrant_true: NDArray[np.int64]) -> dict[str, OfResamples]:
     """Return the function of each metric of quadrants.
 
     Args:
         judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.
     """
-    chosen, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
-    right = chosen == truth
+    predicted, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
+    right = predicted == truth
     return {
         "quadrant_accuracy": _mean(right),
-        "quadrant_macro_f1": _macro_f1(chosen, truth),
-        "expected_calibration_error": _calibration_error(judged.sure, right),
-        "quadrant_accuracy_at_70": _accuracy_at(judged.sure, right, COVERED),
+        "quadrant_macro_f1": _macro_f1(predicted, truth),
+        "expected_calibration_error": _calibration_error(judged.quadrant_confidence, right),
+        "quadrant_accuracy_at_70": _accuracy_at(judged.quadrant_confidence, right, COVERED),
     }
 
 
@@ -140,14 +140,14 @@ RESAMPLES = 2000
 """Enough for a 95 % bound: by chance of the draws it moves by about 3 % of its distance to the drop."""
 SEED = 0
 CELLS = 1 << 18
-"""Resamples times buildings held at a time: bounds the memory to some tens of MB, whatever the test split."""
+"""Largest number of resamples times buildings at a time: bounds the memory to some tens of MB."""
 
 
 Resampled = dict[tuple[str, str], Float]
 """(metric, name) -> (R,) figures."""
 
 
-class Pair(NamedTuple):
+class MetricPair(NamedTuple):
     """Comparison of one metric between an artifact and a reference."""
 
     metric: str
@@ -157,7 +157,7 @@ class Pair(NamedTuple):
 
 def resampled_figures(
     wanted: Collection[tuple[str, str]],
-    everyone: Mapping[str, Judged],
+    everyone: Mapping[str, JudgedAnswers],
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
 ) -> Resampled:
@@ -167,7 +167,8 @@ def resampled_figures(
     sees them again.
 
     Args:
-        everyone: what each name said of B buildings. quadrant_true: (B,) code, -1 below category 1.
+        everyone: answers of each contender for B buildings. quadrant_true: (B,) code, -1 below
+            category 1.
         severity_true: (B,) permille.
 
     Returns:
@@ -178,29 +179,31 @@ def resampled_figures(
     resampled: Resampled = {}
     for of_quadrant in (False, True):
         inside = defined if of_quadrant else np.ones(len(defined), dtype=bool)
-        ways: dict[tuple[str, str], OfResamples] = {}
+        functions: dict[tuple[str, str], OfResamples] = {}
         for metric, name in sorted(key for key in wanted if (key[0] in OF_QUADRANTS) is of_quadrant):
-            way = _way(metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true))
-            if way is not None:
-                ways[metric, name] = way
-        if not ways:
+            function = _metric_function(
+                metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true)
+            )
+            if function is not None:
+                functions[metric, name] = function
+        if not functions:
             continue
-        figures: dict[tuple[str, str], list[Float]] = {key: [] for key in ways}
+        figures: dict[tuple[str, str], list[Float]] = {key: [] for key in functions}
         for weights_RB in resamples(int(inside.sum())):
-            for key, way in ways.items():
-                figures[key].append(way(weights_RB))
+            for key, function in functions.items():
+                figures[key].append(function(weights_RB))
         resampled |= {key: np.concatenate(parts) for key, parts in figures.items()}
     return resampled
 
 
-def drops_in(resampled: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]:
+def drops_in(resampled: Resampled, pairs: Collection[MetricPair]) -> dict[MetricPair, Float]:
     """Return how much worse each pair's artifact is than its reference, in each resample.
 
     Returns:
-        Pair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no such figure. A pair is
-        left out where one of the two has no figures.
+        MetricPair -> (R,) drops in the metric's unit, above 0: worse; NaN where a resample has no
+        such figure. A pair is left out where one of the two has no figures.
     """
-    drops: dict[Pair, Float] = {}
+    drops: dict[MetricPair, Float] = {}
     for pair in pairs:
         of_artifact, of_reference = (pair.metric, pair.artifact), (pair.metric, pair.reference)
         if of_artifact in resampled and of_reference in resampled:
@@ -210,15 +213,18 @@ def drops_in(resampled: Resampled, pairs: Collection[Pair]) -> dict[Pair, Float]
 
 
 def resampled_drops(
-    pairs: Collection[Pair], everyone: Mapping[str, Judged], quadrant_true: NDArray[np.int64], severity_true: Float
-) -> dict[Pair, Float]:
+    pairs: Collection[MetricPair],
+    everyone: Mapping[str, JudgedAnswers],
+    quadrant_true: NDArray[np.int64],
+    severity_true: Float,
+) -> dict[MetricPair, Float]:
     """Return the drops of `pairs` on these buildings: `drops_in` the figures of `resampled_figures`."""
-    wanted = {(pair.metric, who) for pair in pairs for who in (pair.artifact, pair.reference)}
-    return drops_in(resampled_figures(wanted, everyone, quadrant_true, severity_true), pairs)
+    keys = {(pair.metric, name) for pair in pairs for name in (pair.artifact, pair.reference)}
+    return drops_in(resampled_figures(keys, everyone, quadrant_true, severity_true), pairs)
 
 
 def upper_bound(drops: Float, confidence: float) -> float:
-    """Return the quantile `confidence` of the drops; infinite if too few of them are known.
+    """Return the quantile `confidence` of the drops; infinite if too many resamples lack a figure.
 
     A resample without a figure counts as the worst drop of all.
     """
@@ -231,15 +237,15 @@ def resamples(count: int, number: int = RESAMPLES, seed: int = SEED) -> Iterator
     rng = np.random.default_rng(seed)
     rows = max(1, CELLS // count)
     for start in range(0, number, rows):
-        here = min(rows, number - start)
-        drawn = rng.integers(0, count, size=(here, count), dtype=np.int32).astype(np.int64)
-        drawn += np.arange(here)[:, None] * count
-        yield np.bincount(drawn.ravel(), minlength=here * count).reshape(here, count).astype(float)
+        size = min(rows, number - start)
+        drawn = rng.integers(0, count, size=(size, count), dtype=np.int32).astype(np.int64)
+        drawn += np.arange(size)[:, None] * count
+        yield np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count).astype(float)
 
 
-def _way(
+def _metric_function(
     metric: str,
-    judged: Judged | None,
+    judged: JudgedAnswers | None,
     inside: NDArray[np.bool_],
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
@@ -247,11 +253,11 @@ def _way(
     """Return the function that computes the metric on the buildings `inside`; None where it has no figure there."""
     if judged is None or not inside.any():
         return None
-    needed = {"interval_coverage": ("low", "high"), "interval_width": ("low", "high")}
-    names = ("probability",) if metric in OF_QUADRANTS else needed.get(metric, ("severity",))
+    interval_ends = {"interval_coverage": ("low", "high"), "interval_width": ("low", "high")}
+    names = ("probability",) if metric in OF_QUADRANTS else interval_ends.get(metric, ("severity",))
     if not all(np.isfinite(np.asarray(getattr(judged, name))[inside]).all() for name in names):
         return None
-    part = judged.take(inside)
+    part = judged.select(inside)
     if metric in OF_QUADRANTS:
         return of_quadrants(part, quadrant_true[inside])[metric]
     return of_buildings(part, severity_true[inside])[metric]

@@ -11,20 +11,21 @@ from numpy.typing import NDArray
 
 from plumbline.params import Gate, Gates
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
-from plumbline.validate.evidence import Evidence
-from plumbline.validate.gates.bootstrap import Pair, resampled_drops, upper_bound
+from plumbline.validate.evidence import GateEvidence
+from plumbline.validate.gates.bootstrap import MetricPair, resampled_drops, upper_bound
 from plumbline.validate.gates.verdict import FORMAT
 
 WORST = "worst"
-"""The slice of a rule that holds on every slice with enough buildings; the worst of them is the one reported."""
+"""Slice of a rule for every slice with enough buildings; the worst of them is reported."""
 EACH = ":*"
-"""How the slice of a rule ends that holds likewise on every slice of one kind, as `city:*`."""
+"""End of the slice of a rule for every slice of one kind, as `city:*`."""
 ROUNDING = 1e-9
-"""0.31 less 0.28 is a little more than 0.03 for a computer: a drop may exceed its margin by this."""
+"""Largest excess of a drop over its margin by rounding: 0.31 less 0.28 is a little more than 0.03
+for a computer."""
 
 Table = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 """slice -> artifact (or `baseline`, `champion`) -> metric -> figure."""
-Drops = Mapping[str, Mapping[Pair, NDArray[np.floating]]]
+Drops = Mapping[str, Mapping[MetricPair, NDArray[np.floating]]]
 """slice -> what is compared -> (R,) drops in resamples, see `bootstrap.resampled_drops`."""
 
 
@@ -52,13 +53,13 @@ def _evaluate_rule(rule: Gate, table: Table, drops: Drops, params: Gates) -> dic
     if rule.slice != WORST and not rule.slice.endswith(EACH):
         return _with_sentence(judge(rule, rule.slice, table, drops, params))
     counted = "buildings_with_quadrant" if rule.metric in OF_QUADRANTS else "buildings"
-    least = params.min_worst_slice
-    large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= least]
+    min_count = params.min_worst_slice
+    large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= min_count]
     results = [judge(rule, part, table, drops, params) for part in large if covers(rule, part)]
     if not results:
-        nothing = judge(rule, rule.slice, table, drops, params)
-        few = f"no such slice has {least} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
-        return _with_sentence({**nothing, "words": f"{nothing['words']}; {few}"})
+        missing = judge(rule, rule.slice, table, drops, params)
+        reason = f"no such slice has {min_count} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
+        return _with_sentence({**missing, "words": f"{missing['words']}; {reason}"})
     worst = max(results, key=lambda result: result["excess"])
     return _with_sentence({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
 
@@ -72,7 +73,7 @@ def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
         excess = bound - value if kind == "min" else value - bound
     relation = "at least" if kind == "min" else "at most"
     about = {"kind": kind, "value": value, "bound": bound}
-    return _result(rule, part, about, excess, excess <= 0, f"{relation} {_show(bound)} ({kind}) needed")
+    return _result(rule, part, about, excess, excess <= 0, f"{relation} {_format(bound)} ({kind}) needed")
 
 
 def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
@@ -88,30 +89,30 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
         "margin": rule.margin,
     }
     drop = None if difference is None else 0 - difference if HIGHER_IS_BETTER[rule.metric] else difference  # no -0
-    words = f"{against} {_show(reference)}, drop {_show(drop)}"
-    held = drop
+    words = f"{against} {_format(reference)}, drop {_format(drop)}"
+    tested = drop
     if rule.metric in OF_BUILDINGS:
         confidence = rule.confidence or params.confidence
-        resampled = drops.get(part, {}).get(Pair(rule.metric, rule.artifact, against))
+        resampled = drops.get(part, {}).get(MetricPair(rule.metric, rule.artifact, against))
         bound = None if resampled is None or drop is None else upper_bound(resampled, confidence)
-        held = bound if bound is not None and math.isfinite(bound) else None
-        about |= {"drop_bound": held, "confidence": confidence}
-        words += f" and with {100 * confidence:g} % confidence at most {_show(held)}"
-    excess = math.inf if held is None else held - rule.margin
-    words += f"; at most {_show(rule.margin)} (margin) allowed"
+        tested = bound if bound is not None and math.isfinite(bound) else None
+        about |= {"drop_bound": tested, "confidence": confidence}
+        words += f" and with {100 * confidence:g} % confidence at most {_format(tested)}"
+    excess = math.inf if tested is None else tested - rule.margin
+    words += f"; at most {_format(rule.margin)} (margin) allowed"
     return _result(rule, part, about, excess, excess <= ROUNDING, words)
 
 
 def _result(rule: Gate, part: str, about: Mapping[str, Any], excess: float, passed: bool, words: str) -> dict[str, Any]:
-    same = {"metric": rule.metric, "artifact": rule.artifact, "slice": part}
-    return {**same, **about, "passed": passed, "words": words, "excess": excess}
+    subject = {"metric": rule.metric, "artifact": rule.artifact, "slice": part}
+    return {**subject, **about, "passed": passed, "words": words, "excess": excess}
 
 
 def _with_sentence(result: dict[str, Any]) -> dict[str, Any]:
     """Return the result for gate.json: with its sentence, without the keys that served to find the worst slice."""
     fields = {key: value for key, value in result.items() if key not in ("words", "excess")}
-    where = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
-    text = f"{result['metric']} of {result['artifact']} on {where}: {_show(result['value'])} found, {result['words']}"
+    place = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
+    text = f"{result['metric']} of {result['artifact']} on {place}: {_format(result['value'])} found, {result['words']}"
     return {**fields, "text": text}
 
 
@@ -120,20 +121,20 @@ def _figure(table: Table, part: str, who: str, metric: str) -> float | None:
     return None if value is None or not math.isfinite(value) else value
 
 
-def _show(value: float | None) -> str:
+def _format(value: float | None) -> str:
     return "no figure" if value is None else f"{value:.4g}"
 
 
-def drops_of(rules: Sequence[Gate], evidence: Evidence) -> Drops:
+def drops_of(rules: Sequence[Gate], evidence: GateEvidence) -> Drops:
     """Return resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers."""
     drops = {}
     for part, inside in evidence.parts.items():
         pairs = {
-            Pair(rule.metric, rule.artifact, str(rule.max_drop_vs))
+            MetricPair(rule.metric, rule.artifact, str(rule.max_drop_vs))
             for rule in rules
             if rule.max_drop_vs and rule.metric in OF_BUILDINGS and covers(rule, part)
         }
         if pairs and inside.any():
-            answers = {name: judged.take(inside) for name, judged in evidence.everyone.items()}
+            answers = {name: judged.select(inside) for name, judged in evidence.everyone.items()}
             drops[part] = resampled_drops(sorted(pairs), answers, evidence.quadrant[inside], evidence.severity[inside])
     return drops

@@ -9,9 +9,9 @@ from typing import Any
 from plumbline.core.errors import GateRefused, InputError
 
 GATE = "gate.json"
-"""File of the stage `gate` that holds the verdict."""
+"""File of the stage `gate` with the verdict."""
 FORMAT = 2
-"""Of `gate.json`: 2 has the confidence bounds of drops; 1, which did not say so, had none."""
+"""Format of `gate.json`: 2 has confidence bounds of drops; 1 had none, and no such key."""
 
 
 def failed_rules(gate: Mapping[str, Any]) -> list[str]:

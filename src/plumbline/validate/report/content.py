@@ -13,27 +13,27 @@ from numpy.typing import NDArray
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.params.validate import OF_BUILDINGS
-from plumbline.validate.evidence import Evidence
+from plumbline.validate.evidence import GateEvidence
 from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
-from plumbline.validate.metrics import Figures, Float, Judged, accuracy_by_coverage, confidence_bins, share_error
+from plumbline.validate.metrics import Figures, Float, JudgedAnswers, accuracy_by_coverage, confidence_bins, share_error
 
 SHARE = 0.95
 """Share of the resamples within a figure's interval, and confidence of each bound of a difference."""
 
 
-class Interval(NamedTuple):
+class MetricInterval(NamedTuple):
     """Both ends of a figure's interval."""
 
     low: float
     high: float
 
 
-Intervals = dict[str, dict[str, Interval]]
+Intervals = dict[str, dict[str, MetricInterval]]
 """Contender -> metric -> interval."""
 
 
 def intervals(
-    everyone: Mapping[str, Judged],
+    everyone: Mapping[str, JudgedAnswers],
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
     reference: str,
@@ -41,18 +41,20 @@ def intervals(
     """Return 95 % intervals of each contender's metrics over buildings, and bounds of the difference from a reference.
 
     Each end of a difference is a one-sided bound with 95 % confidence: the end on the worse side *is* the `drop_bound`
-    of a rule `max_drop_vs` with that confidence, of the same resamples. (The two together hold 90 %.)
+    of a rule `max_drop_vs` with that confidence, of the same resamples. (Both bounds together have
+    90 %.)
 
     Args:
-        everyone: contender -> what it said of the B buildings.
+        everyone: contender -> its answers for the B buildings.
         quadrant_true: (B,) code, -1 below category 1. severity_true: (B,) permille.
         reference: the contender whose figures are taken from those of the others.
 
     Returns:
-        The figures' intervals, and those of the figures less the reference's; without those that cannot be told.
+        The figures' intervals, and those of the figures less the reference's; without those that
+        are not finite.
     """
-    wanted = [(metric, name) for metric in OF_BUILDINGS for name in everyone]
-    resampled = resampled_figures(wanted, everyone, quadrant_true, severity_true)
+    keys = [(metric, name) for metric in OF_BUILDINGS for name in everyone]
+    resampled = resampled_figures(keys, everyone, quadrant_true, severity_true)
     of_each: Intervals = {name: {} for name in everyone}
     less: Intervals = {name: {} for name in everyone if name != reference}
     for (metric, name), figures in resampled.items():
@@ -62,10 +64,10 @@ def intervals(
     return of_each, less
 
 
-def _bounds(metric: str, values: Float, confidence: float) -> dict[str, Interval]:
+def _bounds(metric: str, values: Float, confidence: float) -> dict[str, MetricInterval]:
     """Return both one-sided bounds; empty if too many resamples lack a figure, as for a gate."""
     low, high = 0 - upper_bound(-values, confidence), upper_bound(values, confidence)
-    return {metric: Interval(low, high)} if np.isfinite((low, high)).all() else {}
+    return {metric: MetricInterval(low, high)} if np.isfinite((low, high)).all() else {}
 
 
 METRICS = (
@@ -80,7 +82,7 @@ METRICS = (
     "interval_width",
     "missed_share",
 )
-"""Those that have an interval, in the order they are told."""
+"""Metrics with an interval, in their order in the report."""
 COSTS = (
     "damage_calibration_2",
     "damage_calibration_10",
@@ -96,12 +98,12 @@ COSTS = (
 )
 OF_SLICES = ("buildings", "quadrant_accuracy", "severity_mae", "interval_coverage", "missed_share")
 REFERENCE = "float32"
-"""What the others are compared with, building by building; at a promotion it is the champion."""
+"""Contender to which the others are compared; at a promotion it is the champion."""
 BASELINE, CHAMPION = "baseline", "champion"
 
 
 def report_figures(
-    evidence: Evidence, table: Mapping[str, Mapping[str, Figures]], reference: str = REFERENCE
+    evidence: GateEvidence, table: Mapping[str, Mapping[str, Figures]], reference: str = REFERENCE
 ) -> dict[str, Any]:
     """Return the figures of the report, as strict JSON; `with_verdict` completes its content.
 
@@ -156,7 +158,7 @@ def with_verdict(figures: Mapping[str, Any], gate: Mapping[str, Any]) -> dict[st
 
 
 def compared_with(content: Mapping[str, Any]) -> str:
-    """Name the champion in a sentence, or say why the report has none."""
+    """Return a sentence with the version of the champion, or with the reason why there is none."""
     if content["champion"]:
         return f"champion is version {content['champion']}, the default model of what is released today."
     return (
@@ -165,11 +167,11 @@ def compared_with(content: Mapping[str, Any]) -> str:
     )
 
 
-def _with_ends(value: float, ends: Interval | None) -> dict[str, float]:
+def _with_ends(value: float, ends: MetricInterval | None) -> dict[str, float]:
     return {"value": value} | ({"low": ends.low, "high": ends.high} if ends else {})
 
 
-def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
+def _judged(judged: JudgedAnswers, quadrant: Any, severity: Any) -> dict[str, Any]:
     """Return confusions (rows are the truth), reliability, and accuracy against coverage, without NaN answers."""
     tables: dict[str, Any] = {}
     if np.isfinite(judged.severity).all():
@@ -177,18 +179,18 @@ def _judged(judged: Judged, quadrant: Any, severity: Any) -> dict[str, Any]:
         tables["category"] = _confusion(category(severity), category(judged.severity), categories)
     defined = quadrant >= 0
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        chosen, confidence = judged.probability[defined].argmax(1), judged.sure[defined]
+        predicted, confidence = judged.probability[defined].argmax(1), judged.quadrant_confidence[defined]
         truth = judged.truth(quadrant)[defined]
-        right = chosen == truth
-        tables["quadrant"] = _confusion(truth, chosen, 4)
+        right = predicted == truth
+        tables["quadrant"] = _confusion(truth, predicted, 4)
         tables["reliability"] = confidence_bins(confidence, right, bins=10)
         tables["coverage"] = accuracy_by_coverage(confidence, right)
     return tables
 
 
-def _confusion(truth: NDArray[np.integer], chosen: NDArray[np.integer], size: int) -> list[list[int]]:
+def _confusion(truth: NDArray[np.integer], predicted: NDArray[np.integer], size: int) -> list[list[int]]:
     counts = np.zeros((size, size), int)
-    np.add.at(counts, (np.asarray(truth), np.asarray(chosen)), 1)
+    np.add.at(counts, (np.asarray(truth), np.asarray(predicted)), 1)
     return [[int(count) for count in row] for row in counts]
 
 
@@ -200,7 +202,7 @@ COLUMNS = {
 """Columns of tables that may have no row."""
 
 
-def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping[str, Figures]], name: str) -> None:
+def write_evidence(folder: Path, evidence: GateEvidence, table: Mapping[str, Mapping[str, Figures]], name: str) -> None:
     """Write tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage,
     interval coverage on each slice.
 
@@ -210,12 +212,12 @@ def write_evidence(folder: Path, evidence: Evidence, table: Mapping[str, Mapping
     judged = evidence.everyone[name]
     # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
     defined = (evidence.quadrant >= 0) & np.isfinite(judged.probability).all(1)
-    truth, chosen = judged.truth(evidence.quadrant)[defined], judged.probability[defined].argmax(1)
-    confidence, right = judged.sure[defined], chosen == truth
+    truth, predicted = judged.truth(evidence.quadrant)[defined], judged.probability[defined].argmax(1)
+    confidence, right = judged.quadrant_confidence[defined], predicted == truth
     severity, is_number = evidence.severity, np.isfinite(judged.severity)
     tables: dict[str, Any] = {
         "category_confusion": {"true": category(severity[is_number]), "said": category(judged.severity[is_number])},
-        "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[chosen]},
+        "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[predicted]},
         "severity": {
             "true_permille": severity.round(4).astype(float),
             "said_permille": judged.severity.round(4).astype(float),

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
+from tests.refusals import refuses, warned, warning_keys
 from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text
 
 OLDER_L2B = [name for name in OLDER_L2A if name != "cluster_label"]
@@ -37,29 +37,28 @@ def test_points_of_one_pid_at_other_places_are_numbered_and_none_is_lost(tmp_pat
     cells[1]["pid"] = ""
     assert read(tmp_path, text(cells)).point_id[1] == "P0000002"
     moved = {**cells[2], "easting": f"{EAST + 99:.2f}"}
-    with caplog.at_level("WARNING", "plumbline"):
-        track = read(tmp_path, text([*cells, moved, cells[2]]))
+    track = read(tmp_path, text([*cells, moved, cells[2]]))
     assert track.point_id.tolist() == [f"P{number:07d}" for number in range(1, len(cells) + 2)]
     assert dict(track.dropped) == {"duplicate_id": 1}
-    assert caplog.text.count("are numbered anew") == 1
+    assert len(warned(caplog, "points.renumbered", "t.csv")) == 1
 
 
 @pytest.mark.parametrize(
-    ("column", "cell", "message"),
+    ("column", "cell", "key", "places"),
     [
-        ("easting", "", "column easting: no value found, a number from 500000 to 8.5e"),
-        ("temporal_coherence", "1.5", "column temporal_coherence: 1.5 found, a number from 0 to 1"),
-        ("los_east", "0.1", "column los_east, los_north, los_up: a vector of length 0.810 found, a unit vector"),
-        ("los_up", "-0.795", "column los_up: -0.795 found, a vector from ground to satellite points up"),
-        (EPOCHS[1], "n.a.", f"column {EPOCHS[1]}: 'n.a.' found, a number is needed"),
-        (EPOCHS[3], "-1e39", f"column {EPOCHS[3]}: -inf mm found, at most 100000 mm"),
-        ("rmse_ts", "2021", "column rmse_ts: 2021 found, a number from 0 to 500 is needed"),
+        ("easting", "", "points.out_of_range", ["no value", "500000 to 8.5e"]),
+        ("temporal_coherence", "1.5", "points.out_of_range", ["1.5", "0 to 1"]),
+        ("los_east", "0.1", "sight.not_a_unit_vector", ["los_east, los_north, los_up", "length 0.810"]),
+        ("los_up", "-0.795", "sight.not_up", ["-0.795"]),
+        (EPOCHS[1], "n.a.", "csv.not_a_number", ["'n.a.'"]),
+        (EPOCHS[3], "-1e39", "points.impossible_displacement", ["-inf mm", "100000 mm"]),
+        ("rmse_ts", "2021", "points.out_of_range", ["2021", "0 to 500"]),
     ],
 )
-def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, message):
+def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, key, places):
     cells = rows()
     cells[3][column] = cell
-    with pytest.raises(InputError, match=rf"t\.csv, line 5, {message}"):
+    with refuses(key, f"t.csv, line 5, column {column}", *places):
         read(tmp_path, text(cells))
 
 
@@ -67,13 +66,12 @@ def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, mes
 def test_a_point_without_a_height_is_left_out_and_one_without_a_coherence_stays(tmp_path, caplog, height, coherence):
     cells = rows()
     cells[3]["height_ortho"], cells[1]["temporal_coherence"] = height, coherence
-    with caplog.at_level("WARNING", "plumbline"):
-        track = read(tmp_path, text(cells))
+    track = read(tmp_path, text(cells))
     assert track.point_id.tolist() == [row["pid"] for row in cells if row is not cells[3]]
     assert np.isnan(track.coherence).tolist() == [number == 1 for number in range(len(track))]
     assert dict(track.dropped) == {"no_height": 1}
-    assert "t.csv: 1 points have no height and are left out" in caplog.text
-    with pytest.raises(InputError, match=r"t\.csv: none of its points has a height\. Fill"):
+    assert warned(caplog, "points.left_out", "t.csv: 1 points", "height")
+    with refuses("points.all_left_out", "t.csv", "height"):
         read(tmp_path, text([{**row, "height_ortho": ""} for row in cells]))
 
 
@@ -82,10 +80,9 @@ def test_columns_that_look_like_days_and_are_not_read_are_said(tmp_path, caplog,
     """As two releases that were joined have them: a third of the epochs would be missing without a word."""
     content = text(rows(6))
     read(tmp_path, content)
-    assert not caplog.records
+    assert not warning_keys(caplog)
     read(tmp_path, content.replace(EPOCHS[1], name.format(EPOCHS[1])))
-    assert "1 columns look like days, but are not named as %Y%m%d and are left out" in caplog.text
-    assert repr(name.format(EPOCHS[1])) in caplog.text
+    assert warned(caplog, "epochs.unmatched_columns", "t.csv: 1 columns", "%Y%m%d", repr(name.format(EPOCHS[1])))
 
 
 def test_missing_is_of_every_column_that_may_be_empty_and_the_refusal_names_it(tmp_path):
@@ -95,9 +92,7 @@ def test_missing_is_of_every_column_that_may_be_empty_and_the_refusal_names_it(t
         cells[row][column] = "-7777"
     path = tmp_path / "a.csv"
     path.write_text(text(cells))
-    with pytest.raises(
-        InputError, match=r"line 2, column height_ortho: -7777 .*state missing: \[-7777\] in ingest.prod"
-    ):
+    with refuses("points.out_of_range", "line 2, column height_ortho: -7777 ", "missing: [-7777]"):
         read_points(path)
     track = read_points(path, {"*": Product(missing=[-7777])})
     assert track.dropped["no_height"] == 1
@@ -116,27 +111,27 @@ def test_a_point_without_a_line_of_sight_is_left_out_where_its_code_is_stated(tm
         pd.DataFrame(cells).pipe(lambda frame: frame.astype({n: float for n in frame if n not in texts})).to_parquet(
             path
         )
-    with pytest.raises(InputError, match=r"los_east: -9999 found, .*state missing: \[-9999\] in ingest.products"):
+    with refuses("points.out_of_range", "column los_east: -9999 ", "missing: [-9999]"):
         read_points(path)
     track = read_points(path, {"*": Product(missing=[-9999])})
     assert [name[-1] for name in track.point_id] == ["0", "2", "3", "5"]
-    assert "2 points have no line of sight and are left out" in caplog.text
+    assert warned(caplog, "points.left_out", f"a.{suffix}: 2 points", "line of sight")
     if suffix == "csv":
         cells[3]["los_north"] = "7"
         path.write_text(text(cells))
-        with pytest.raises(InputError, match="line 5, column los_north: 7 found"):
+        with refuses("points.out_of_range", "line 5, column los_north: 7 "):
             read_points(path, {"*": Product(missing=[-9999])})
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("missing", "key", "places"),
     [
-        (["height_ortho"], r"column height_ortho \(of older releases height\) is missing\. .*without height"),
-        (["los_up", "pid"], "column pid, los_up is missing"),
-        (EPOCHS[1:], "1 epochs found"),
+        (["height_ortho"], "egms.no_heights", ["column height_ortho", "without height"]),
+        (["los_up", "pid"], "csv.missing_column", ["column pid, los_up"]),
+        (EPOCHS[1:], "epochs.too_few", ["1 epochs"]),
     ],
 )
-def test_columns_that_are_missing_are_named_with_what_to_do(tmp_path, missing, said):
+def test_columns_that_are_missing_are_named_with_what_to_do(tmp_path, missing, key, places):
     cells = rows()
-    with pytest.raises(InputError, match=rf"t\.csv: .*{said}"):
+    with refuses(key, "t.csv", *places):
         read(tmp_path, text(cells, [name for name in cells[0] if name not in missing]))

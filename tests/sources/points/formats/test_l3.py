@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.formats.egms import CELLS
 from plumbline.sources.points.read import read_points
+from tests.refusals import refuses
 from tests.sources.make import EPOCHS, L3, text, zipped
 from tests.sources.points.opening import open_points
 from tests.sources.points.write_ortho import OLDER, cells
@@ -40,10 +40,10 @@ def test_the_name_in_the_zip_says_it_where_the_zip_does_not_and_it_is_said(tmp_p
 
 def test_a_name_that_does_not_say_it_is_refused_and_what_is_stated_counts_before_it(tmp_path):
     path = write(tmp_path, "ortho.csv")
-    with pytest.raises(InputError, match=r"ortho\.csv: .*neither E nor U stands in its name(.|\n)*{component: up}"):
+    with refuses("egms.unknown_component", path, "neither E nor U", "{component: up}"):
         read_points(path)
     both = zipped(tmp_path / "L3_U.zip", {"L3_E.csv": path.read_text()})
-    with pytest.raises(InputError, match="both E and U stand"):
+    with refuses("egms.unknown_component", both, "both E and U"):
         read_points(both)
     source = open_points(both, {"L3*": Product(component="east")})
     assert source.notes == (CELLS,)
@@ -54,5 +54,5 @@ def test_an_l2_product_without_its_line_of_sight_is_no_l3(tmp_path):
     header = ["pid", "easting", "northing", "height_ortho", "rmse_ts", "temporal_coherence", "mean_velocity"]
     path = tmp_path / "x_U_.csv"
     path.write_text(text(cells(header=header), [*header, *EPOCHS]), encoding="utf-8")
-    with pytest.raises(InputError, match="column los_east, los_north, los_up is missing"):
+    with refuses("csv.missing_column", path, "column los_east, los_north, los_up"):
         read_points(path)

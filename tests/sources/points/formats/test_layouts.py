@@ -10,12 +10,12 @@ import shapely
 import yaml
 from pyproj import Transformer
 
-from plumbline.core.errors import InputError
 from plumbline.params import FORMATS as NAMES
 from plumbline.params import Product, load_ingest
 from plumbline.sources.points.formats.layouts import LAYOUTS, find_column, is_layout
 from plumbline.sources.points.read import read_points
 from plumbline.sources.points.recognise import FORMATS, recognise
+from tests.refusals import refuses, warned
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points.formats.write_layouts import FIXED, HEIGHTS, IDS, rows
@@ -81,14 +81,14 @@ def test_a_decomposed_component_is_seen_along_itself(tmp_path, name):
     wanted = expected(IDS, [0.0] * 6, "t")
     assert_track(track, replace(wanted, los=np.tile(np.array(COMPONENTS[name], float), (6, 1))))
     both = [{**row, "VEL_V": "1", "VEL_E": "1"} for row in rows(name)]
-    with pytest.raises(InputError, match="unknown format"):
+    with refuses("points.unknown_format", "t.csv"):
         read_points(write(tmp_path, text(both)))
 
 
 @pytest.mark.parametrize("name", [name for name, asked in ASKED.items() if asked])
 def test_all_that_is_missing_is_asked_in_one_message_that_can_be_filled_in(tmp_path, name):
     path = write(tmp_path, text(rows(name)))
-    with pytest.raises(InputError) as said:
+    with refuses("products.unstated", path) as said:
         read_points(path)
     offered = "ingest:" + str(said.value).split("ingest:")[-1]
     assert yaml.safe_load(offered)["ingest"]["products"]["t.csv"].keys() == ASKED[name].keys()
@@ -118,23 +118,20 @@ def test_of_coordinates_in_metres_the_crs_is_asked_with_the_rest(tmp_path):
         x, y = to_plane.transform(float(row.pop("LON")), float(row.pop("LAT")))
         cells.append({**row, "X": f"{x:.6f}", "Y": f"{y:.6f}"})
     path = write(tmp_path, text(cells))
-    with pytest.raises(InputError, match=r"looked and which CRS .*\n(.|\n)*heading_deg: 350.0, crs: EPSG:NUMBER"):
+    with refuses("products.unstated", path, "heading_deg: 350.0, crs: EPSG:NUMBER"):
         read_points(path)
     track = read_points(path, {"*": Product(**ANGLES, crs="EPSG:32631")})
     np.testing.assert_allclose(track.easting, expected(IDS, HEIGHTS, "t").easting, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    ("gone", "said"),
-    [
-        (("LAT", "LON"), "no columns of places: lon and lat, or x and y"),
-        (("D2",), "0 epochs found, of columns named as D%Y"),
-    ],
+    ("gone", "key", "place"),
+    [(("LAT", "LON"), "points.no_place", "lon and lat"), (("D2",), "epochs.too_few", "named as D%Y")],
 )
-def test_a_table_without_places_and_one_without_epochs_say_what_to_export(tmp_path, gone, said):
+def test_a_table_without_places_and_one_without_epochs_say_what_to_export(tmp_path, gone, key, place):
     cells = rows("squeesar")
     path = write(tmp_path, text(cells, [name for name in cells[0] if not name.startswith(gone)]))
-    with pytest.raises(InputError, match=said):
+    with refuses(key, path, place):
         read_points(path, {"*": Product(**ANGLES)})
 
 
@@ -175,7 +172,7 @@ def test_a_geojson_of_nothing_but_days_is_pygmtsar_s(tmp_path):
         dict(zip(days, wanted.displacement.T, strict=True)), geometry=shapely.points(*degrees), crs=4326
     )
     frame.to_file(tmp_path / "t.geojson", COORDINATE_PRECISION=12)
-    with pytest.raises(InputError, match=r"heading_deg: 350.0, units: {displacement: UNIT}, positive: SIGN}"):
+    with refuses("products.unstated", "heading_deg: 350.0, units: {displacement: UNIT}, positive: SIGN}"):
         read_points(tmp_path / "t.geojson")
     track = read_points(tmp_path / "t.geojson", {"*": Product(**ANGLES, **MM, **TOWARDS)})
     np.testing.assert_allclose(track.displacement, wanted.displacement)
@@ -202,16 +199,14 @@ def test_heights_and_coherence_may_be_absent_and_it_is_said(tmp_path, caplog):
 
 def test_a_file_of_another_place_than_the_city_is_refused_and_exchanged_coordinates_are_seen(tmp_path):
     path = write(tmp_path, text(rows("depsi")))
-    with pytest.raises(InputError, match=r"longitude 4\.911, latitude 52\.345, outside of EPSG:32648"):
+    with refuses("crs.outside", path, "longitude 4.911, latitude 52.345", "EPSG:32648"):
         read_points(path, {"*": Product(**ANGLES)}, crs="EPSG:32648")
     cells = [row | {"pnt_lat": row["pnt_lon"], "pnt_lon": row["pnt_lat"]} for row in rows("depsi")]
-    with pytest.raises(InputError, match=r"outside of EPSG:28992.*Are latitude and longitude swapped\?"):
+    with refuses("crs.outside", path, "EPSG:28992", "swapped?"):
         read_points(write(tmp_path, text(cells)), {"*": Product(**ANGLES)}, crs="EPSG:28992")
 
 
 def test_days_written_otherwise_are_said_and_amplitudes_are_not(tmp_path, caplog):
     content = text(rows("depsi")).replace(f"d_{DAYS[1]}", f"d_{DAYS[1]}T0534")
     assert len(read_points(write(tmp_path, content), {"*": Product(**ANGLES)}).epochs) == len(DAYS) - 1
-    assert (
-        f"1 columns look like days, but are not named as d_%Y%m%d and are left out: 'd_{DAYS[1]}T0534'" in caplog.text
-    )
+    assert warned(caplog, "epochs.unmatched_columns", "t.csv: 1 columns", "d_%Y%m%d", f"'d_{DAYS[1]}T0534'")

@@ -4,10 +4,10 @@ import h5py
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.read import is_product, read_points
 from plumbline.sources.points.recognise import recognise
+from tests.refusals import refuses
 from tests.sources.points.opening import open_points
 from tests.sources.points.write_mintpy import NORTH, SHAPE, STEP, WEST, Stack, metres
 from tests.sources.points.write_points import ANGLES, DAYS, line_of_sight
@@ -61,22 +61,22 @@ def test_days_out_of_order_and_as_text_are_sorted_and_heights_may_be_absent(tmp_
 
 def test_the_line_of_sight_is_asked_where_the_file_has_none(tmp_path):
     path = write(tmp_path / "cum_filt.h5", **{"E.geo": None})
-    with pytest.raises(InputError, match=r"cum_filt\.h5: the file does not say from where .*\n(.|\n)*incidence_deg"):
+    with refuses("products.unstated", path, "incidence_deg"):
         read_points(path)
     track = read_points(path, {"*": Product(**ANGLES)})
     np.testing.assert_allclose(track.los, np.tile(line_of_sight(), (len(track), 1)), atol=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "key", "place"),
     [
-        ({"post_lat": None}, "c.h5: not geocoded"),
-        ({"post_lat": 0.0}, "c.h5, .*post_lat"),
-        ({"imdates": np.array([1, 2, 3, 4])}, "/imdates, number 1: '1' found, a day YYYYMMDD"),
-        ({"U.geo": np.full(SHAPE, -0.79, np.float32)}, "c.h5, /U.geo, row 0, column 0: -0.79 found"),
-        ({"cum": metres() * 1e9}, "c.h5, /cum, epoch 2016-04-07, row 0, column 0: 1e.06 mm found, at most"),
+        ({"post_lat": None}, "stack.not_geocoded", "post_lat"),
+        ({"post_lat": 0.0}, "stack.no_step", "post_lat"),
+        ({"imdates": np.array([1, 2, 3, 4])}, "stack.not_a_day", "/imdates, number 1: '1'"),
+        ({"U.geo": np.full(SHAPE, -0.79, np.float32)}, "geometry.out_of_range", "/U.geo, row 0, column 0: -0.79"),
+        ({"cum": metres() * 1e9}, "points.impossible_displacement", "/cum, epoch 2016-04-07, row 0, column 0: 1e+06"),
     ],
 )
-def test_what_cannot_be_is_named_by_its_place(tmp_path, change, message):
-    with pytest.raises(InputError, match=message):
+def test_what_cannot_be_is_named_by_its_place(tmp_path, change, key, place):
+    with refuses(key, "c.h5", place):
         read_points(write(tmp_path / "c.h5", **change))

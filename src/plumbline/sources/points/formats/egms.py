@@ -56,7 +56,7 @@ def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> t
         product: the file. header: names of its columns. about: what `ingest.products` states of it.
 
     Raises:
-        InputError: there are no heights, a column named by eight digits is no day, or nothing says which component an
+        InputError: there are no heights, a column named by eight digits is no day, or nothing shows which component an
             L3 product is.
     """
     height = next((name for name in HEIGHTS if name in header), None)
@@ -93,7 +93,7 @@ def _find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple
     """Return `up` or `east`, as stated or by the letter in the csv's or the file's name, and notes on the choice.
 
     Raises:
-        InputError: neither says it, or the two names contradict each other.
+        InputError: neither shows it, or the two names contradict each other.
     """
     if about.component is not None:
         return about.component, (CELLS,)

@@ -152,25 +152,30 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
     values = group[last]
     if not isinstance(values, h5py.Dataset):
         raise InputError(f"{path}, /{name}: a group found, an array is needed.", key="hdf5.group")
-    if values.is_virtual or values.external:
-        raise InputError(
-            f"{path}, /{name}: its numbers are in another file. Copy them in (h5repack).", key="hdf5.external_values"
-        )
-    if values.dtype.kind not in kinds or values.ndim != dimensions:
-        raise InputError(
-            f"{path}, /{name}: {values.ndim} dimensions of {values.dtype} found, {dimensions} of "
-            f"{'text' if kinds == 'S' else 'numbers'} are needed.",
-            key="hdf5.array_type",
-        )
     size, stored = values.size * values.dtype.itemsize, values.id.get_storage_size()
     chunk = int(np.prod(values.chunks, dtype=np.int64)) * values.dtype.itemsize if values.chunks else 0
-    if chunk > MAX_CHUNK_BYTES or (size > RATIO_FREE_BYTES and size > MAX_RATIO * stored):
-        raise InputError(
-            f"{path}, /{name}: {size:,} bytes unpacked, {stored:,} stored, in chunks of "
-            f"{chunk:,}: at most {MAX_RATIO} times and chunks of {MAX_CHUNK_BYTES:,} are read. If "
-            "it is genuine, write it without compression.",
-            key="hdf5.too_large",
-        )
+    for is_wrong, problem, key in (
+        (
+            values.is_virtual or values.external,
+            "its numbers are in another file. Copy them in (h5repack)",
+            "hdf5.external_values",
+        ),
+        (
+            values.dtype.kind not in kinds or values.ndim != dimensions,
+            f"{values.ndim} dimensions of {values.dtype} found, {dimensions} of "
+            f"{'text' if kinds == 'S' else 'numbers'} are needed",
+            "hdf5.array_type",
+        ),
+        (
+            chunk > MAX_CHUNK_BYTES or (size > RATIO_FREE_BYTES and size > MAX_RATIO * stored),
+            f"{size:,} bytes unpacked, {stored:,} stored, in chunks of {chunk:,}: at most "
+            f"{MAX_RATIO} times and chunks of {MAX_CHUNK_BYTES:,} are read. If it is genuine, "
+            "write it without compression",
+            "hdf5.too_large",
+        ),
+    ):
+        if is_wrong:
+            raise InputError(f"{path}, /{name}: {problem}.", key=key)
     return values
 
 

@@ -98,8 +98,9 @@ LAYOUTS = (
     # SARvey, sarvey_export.py. `dem` is the height of the terrain model; `dem_error`, of unstated sign, is not added.
     Layout("sarvey", "SARvey, sarvey_export", ("point_id", "velocity", "coherence", "omega", "st_consistency"),
         positive=None, point_id=("point_id",), height=("dem", "geometry_height"), coherence=("coherence",)),
-    # SARPROZ manual, 1.4.10.3 Sparse Data Export. It does not say how days are written: these are the ways of MATLAB's
-    # datestr, and the year of two digits in front that a public script in R expects of such files.
+    # SARPROZ manual, 1.4.10.3 Sparse Data Export. It does not define how days are written: these
+    # are the ways of MATLAB's datestr, and the year of two digits in front that a public script in
+    # R expects of such files.
     Layout("sarproz", "SARPROZ, sparse data export", ("id", "lat", "lon", "svet", "lvet", "coher"),
         days=("%Y%m%d", "%d-%b-%Y", "%Y-%m-%d", "%Y/%m/%d", "%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
         positive=None, point_id=("id",), coherence=("coher",)),

@@ -295,7 +295,7 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
 
     Raises:
         InputError: the file is damaged or not geocoded, its arrays are not of one size, its days repeat or are none, or
-            it lacks the line of sight and `about` does not say it; what concerns pixels, where reading gets to them.
+            it lacks the line of sight and `about` does not state it; what concerns pixels, where reading gets to them.
     """
     path, files = opened.path, opened.cached(Hdf5Files)
     with files.open(path) as file:
