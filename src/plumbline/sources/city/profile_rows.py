@@ -44,13 +44,13 @@ SlopeUnit = Literal["mm/m", "m/m"]
 DistanceUnit = Literal["m", "cm", "mm"]
 
 
-class Problem(NamedTuple):
+class LineProblem(NamedTuple):
     """Problem of a line, and the key of its check."""
 
     text: str
     key: str
     cell: int | None = None
-    """From 1."""
+    """Number of the cell, from 1."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Form:
         return "d0,s0,d1,s1,…,span,width" + (",severity,location" if self.labelled else "")
 
 
-def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Problem:
+def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | LineProblem:
     """Return the numbers of a line, in the file's units, or the problem with it; empty cells at its end are ignored.
 
     Args:
@@ -82,14 +82,14 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
     """
     cells = line.decode("utf-8-sig" if first else "utf-8", "backslashreplace").rstrip(" \t\r\n,").split(",")
     if len(cells) < form.tail + 2 or len(cells) % 2:
-        return Problem(
+        return LineProblem(
             f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})",
             "profiles.cell_count",
         )
     values = np.array([_parse_cell(cell) for cell in cells])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        return Problem(
+        return LineProblem(
             f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", "profiles.not_a_number", int(bad[0]) + 1
         )
     if (problem := _find_problem(values, form)) is not None:
@@ -97,7 +97,7 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
     padded = line.rstrip(b" \t\r\n").endswith(b",")
     if form.labelled and padded and len(cells) >= 4 and _find_problem(values, replace(form, labelled=False)) is None:
         doubt = "empty cells found at the end, and the last two numbers may be labels or span and width"
-        return Problem(
+        return LineProblem(
             f"{doubt}; remove the empty cells, and write rows without labels into a file of their own",
             "profiles.ambiguous_end",
         )
@@ -111,7 +111,7 @@ def _parse_cell(cell: str) -> float:
     return math.nan
 
 
-def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
+def _find_problem(values: NDArray[np.float64], form: Form) -> LineProblem | None:
     """Return the first problem that keeps an even number of finite values from being a row; None for a valid row."""
     count, pairs = len(values), len(values) - form.tail
     distance, span = values[:pairs:2], values[pairs]
@@ -140,14 +140,16 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
         # fmt: on
         if is_bad.any():
             bad = int(np.argmax(is_bad))
-            return Problem(f"{values[bad]:g} found, {wanted}", key, bad + 1)
+            return LineProblem(f"{values[bad]:g} found, {wanted}", key, bad + 1)
     return None
 
 
 MAX_LINE_BYTES = 2**20
 """Length of the longest line: some 50,000 scatterers."""
-TOO_LONG = Problem(f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed", "profiles.long_line")
-CUT_OFF = Problem(
+TOO_LONG = LineProblem(
+    f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed", "profiles.long_line"
+)
+CUT_OFF = LineProblem(
     "the last line has no line break, so the file may be cut off; get it whole, or end it with one",
     "profiles.cut_off",
 )
@@ -262,7 +264,7 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def _raise_at(path: Path, line: int, problem: Problem) -> NoReturn:
+def _raise_at(path: Path, line: int, problem: LineProblem) -> NoReturn:
     place = "" if problem.cell is None else f", cell {problem.cell}"
     raise InputError(f"{path}, line {line}{place}: {problem.text}.", key=problem.key)
 
