@@ -81,6 +81,7 @@ lint: $(VENV)/.test  ## Check style, format, types, layers, names and docstrings
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.docs.language
+	$(BIN)/python -m tests.docs.keys
 
 format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix

@@ -105,7 +105,9 @@ def build_city(band: Band, subjects: Sequence[Subject], seed: int) -> Built:
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
     points = draw_scatterers(of_points, layout, BANDS[band], axes[:, 0])
     rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
-    error = position_errors(of_points, points.building, points.track, axes[points.track], rise, BANDS[band])
+    error = position_errors(
+        of_points, building=points.building, track=points.track, axes=axes[points.track], rise=rise, band=BANDS[band]
+    )
     tracks = []
     for number, rng in enumerate(of_tracks):
         own = np.flatnonzero(points.track == number)
@@ -189,8 +191,12 @@ def _see(
         rows = np.arange(start, min(start + ROWS, len(at)))
         part = points.subset(rows)
         moved = true_motion(motion, layout, part, a.los(part.east_north), course)
-        moved += background(rng, np.array(site.velocity), part, los[rows], a.days / DAYS_A_YEAR, reference)
-        series[rows] = moved + measurement_noise(rng, part, memory, common, a, band, reference)
+        moved += background(
+            rng, np.array(site.velocity), part, los[rows], years=a.days / DAYS_A_YEAR, reference=reference
+        )
+        series[rows] = moved + measurement_noise(
+            rng, part, memory=memory, common=common, acquisition=a, band=band, reference=reference
+        )
     height = layout.ground[points.building] + points.height + error[:, 2]
     east, north = (at + np.array(site.place)).T
     # Two tracks share no identifier.

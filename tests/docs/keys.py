@@ -54,7 +54,8 @@ def main() -> int:
     findings = [
         f"{path}:{line}: {fault}" for path, tree in trees.items() for line, fault in sorted(faults(tree, names))
     ]
-    print("\n".join(findings))
+    for finding in findings:
+        print(finding)
     return int(bool(findings))
 
 

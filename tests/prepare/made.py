@@ -25,7 +25,7 @@ def los_of(*vectors: tuple[float, float, float]) -> np.ndarray[Any, Any]:
     return array / np.linalg.norm(array, axis=1, keepdims=True)
 
 
-def make_track(name, position, height, los, displacement, epochs=EPOCHS) -> Track:
+def make_track(name, position, height, los, displacement, *, epochs=EPOCHS) -> Track:
     """A track of N points; `los` (3,) or (N, 3)."""
     count = len(position)
     return Track(
@@ -81,7 +81,7 @@ def make_scene(seed=0, buildings=12, most=20):
     return tracks, make_buildings(polygons)
 
 
-def terrace(seed=0, houses=6, points=14, off_m=1.0, settled_mm=20.0, broken=None):
+def terrace(seed=0, houses=6, points=14, off_m=1.0, settled_mm=20.0, *, broken=None):
     """Houses of 9 m by 12 m wall to wall, each settling on its own: (tracks, footprints, owner of each track's points).
 
     Args:

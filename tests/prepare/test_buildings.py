@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.core.errors import InputError
 from plumbline.core.on_disk import Stack, folder_of
 from plumbline.params import Prepare
 from plumbline.prepare import buildings as blocks
@@ -27,6 +26,7 @@ from tests.prepare.made import (
     make_track,
     series,
 )
+from tests.refusals import refuses
 from tests.train.made import apply_symmetry
 
 
@@ -34,7 +34,7 @@ def column(table, name):
     return names(table).index(name)
 
 
-def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30.0, los=(ASCENDING, DESCENDING)):
+def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30.0, *, los=(ASCENDING, DESCENDING)):
     """A building whose north-east corner drops, seen by two tracks."""
     rng = np.random.default_rng(seed)
     inside = rng.uniform(-0.48, 0.48, (count, 2)) * size
@@ -310,11 +310,11 @@ def test_augmentation_gives_what_a_mirrored_house_would(which, los, size):
 def test_one_epoch_and_another_crs_are_refused():
     tracks, buildings = one_building()
     short = replace(tracks[0], epochs=EPOCHS[:1], displacement=tracks[0].displacement[:, :1])
-    with pytest.raises(InputError, match="up: 1 epoch found"):
+    with refuses("epochs.too_few", "up: 1 epoch "):
         prepare_buildings([short], buildings, PARAMS)
-    with pytest.raises(InputError, match="down: CRS EPSG:32633 found"):
+    with refuses("points.several_crss", "down: CRS EPSG:32633"):
         prepare_buildings([tracks[0], replace(tracks[1], crs="EPSG:32633")], buildings, PARAMS)
-    with pytest.raises(InputError, match="CRS EPSG:3035 found"):
+    with refuses("points.several_crss", "CRS EPSG:3035"):
         prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)
 
 

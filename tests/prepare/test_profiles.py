@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.core.errors import InputError
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
@@ -28,6 +27,7 @@ from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.profile_rows import Profiles, read_profiles
+from tests.refusals import refuses
 
 SPAN, WIDTH = 24.0, 10.0
 
@@ -54,7 +54,9 @@ def column(sequences, columns, name):
 
 def sequences_of(profiles, max_points=128):
     ids = np.array([f"p{i}" for i in range(len(profiles))])
-    return profile_sequences(profiles, ids, 2.0, rows_left_out(profiles, Prepare()).judged, max_points, "old")
+    return profile_sequences(
+        profiles, ids, years=2.0, judged=rows_left_out(profiles, Prepare()).judged, max_points=max_points, city="old"
+    )
 
 
 @given(st.lists(st.floats(0, SPAN), min_size=2, max_size=30), st.floats(-3, 3), st.floats(-0.3, 0.3))
@@ -255,7 +257,9 @@ def test_rows_reach_the_shards_as_the_library_makes_them(prepared, ingested):
         rows = read_profiles(ingested.parent / "old" / name, labelled=True)
         ids = np.array([f"{name}:{line}" for line in rows.line])
         judged = rows_left_out(rows, PARAMS).judged
-        wanted = profile_sequences(rows, ids, YEARS, judged, PARAMS.max_points, "old").rounded()
+        wanted = profile_sequences(
+            rows, ids, years=YEARS, judged=judged, max_points=PARAMS.max_points, city="old"
+        ).rounded()
         location = np.array([QUADRANTS.index(CODES[code]) if code else -1 for code in rows.location.tolist()])
         severity, quadrant = profile_labels(replace(rows, location=location))
         assert 30 < len(judged) < 60
@@ -298,14 +302,12 @@ def test_the_audit_counts_rows_and_does_not_ask_where_they_stand(prepared):
     assert "rows_easy.csv" in (prepared / "audit" / "audit.html").read_text()
 
 
-@pytest.mark.parametrize(("same", "sizes"), [("size", 2), ("file", 100)])
-def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes):
+@pytest.mark.parametrize(("same", "sizes", "blocks"), [("size", 2, 2), ("file", 100, 1)])
+def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes, blocks):
     folder = write(tmp_path / "raw" / "old", rows_a=lines(40, 1, sizes))
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": same}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
-    with pytest.raises(
-        InputError, match=r"a block: [12] of these\. Rows of equal span and width do, unless profiles\.same"
-    ):
+    with refuses("split.empty", f": {blocks} blocks", "profiles.same_building"):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -315,7 +317,7 @@ def test_rows_given_twice_do_not_reach_two_splits(tmp_path):
     folder = write(tmp_path / "raw" / "old", rows_a=lines(60, 1), rows_b=lines(60, 1))
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": "row"}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
-    with pytest.raises(InputError, match="twin_leak"):
+    with refuses("audit.failed", "twin_leak"):
         prepare(tmp_path / "in", PARAMS, tmp_path / "out")
     ingest([folder], INGEST, tmp_path / "in")
     prepare(tmp_path / "in", PARAMS, tmp_path / "out")

@@ -7,7 +7,6 @@ import pandas
 import pytest
 
 from plumbline.core.compass import join_quadrants
-from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare import stage
@@ -17,6 +16,7 @@ from plumbline.prepare.stage import plan_tiles, prepare
 from plumbline.prepare.tiles import write_tile
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
+from tests.refusals import refuses
 
 SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
 PARAMS = Prepare(block_m=40, split=SPLITS)
@@ -95,9 +95,9 @@ def test_a_city_without_the_buildings_it_needs_leaves_the_old_output(ingested, t
     out = tmp_path / "out"
     prepare(ingested, PARAMS, out)
     before = sha256_folder(out)
-    with pytest.raises(InputError, match="block_m"):
+    with refuses("split.empty", "block_m"):
         prepare(ingested, Prepare(block_m=1e7, split=SPLITS), out)
-    with pytest.raises(InputError, match=r"no building is left to train on; left out: 80 as few_points\. Where points"):
+    with refuses("buildings.none_left", "80 as few_points", "prepare.min_points"):
         prepare(ingested, Prepare(min_points=1000, max_points=1000, block_m=40, split=SPLITS), out)
     assert sha256_folder(out) == before
     assert not [path for path in tmp_path.iterdir() if path.name not in ("out", ".plumbline")]
@@ -108,7 +108,7 @@ def test_no_city_is_refused(tmp_path, exists):
     folder = tmp_path / "ingested"
     if exists:
         folder.mkdir()
-    with pytest.raises(InputError, match=r"ingested: no city found\. Run `plumbline ingest` first"):
+    with refuses("cities.none", folder, "`plumbline ingest`"):
         prepare(folder, PARAMS, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -150,7 +150,7 @@ def test_a_run_that_was_interrupted_goes_on(ingested, tmp_path, caplog):
 
 def test_a_failed_audit_stops_the_stage_and_leaves_its_evidence(ingested, tmp_path):
     strict = PARAMS.model_copy(update={"audit": PARAMS.audit.model_copy(update={"refuse_severity_permille": 0.1})})
-    with pytest.raises(InputError, match=r"the audit failed; evidence in \.plumbline/audit/audit\.html"):
+    with refuses("audit.failed", ".plumbline/audit/audit.html"):
         prepare(ingested, strict, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert json.loads((tmp_path / ".plumbline/audit/audit.json").read_text())["verdict"] == "fail"

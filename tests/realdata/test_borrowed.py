@@ -33,7 +33,9 @@ def test_severity_found_goes_with_severity_put_in(ustica, tmp_path):
     (tmp_path / "points").mkdir()
     for path in [*ustica.glob("EGMS_L2b*.zip"), ustica / "footprints_synthetic.geojson"]:
         (tmp_path / "points" / path.name).symlink_to(path)
-    write_borrowed(tmp_path, "real", Borrowed(folder=tmp_path / "points", copies=3), 0, 0.8, Mechanisms())
+    write_borrowed(
+        tmp_path, "real", Borrowed(folder=tmp_path / "points", copies=3), 0, damaged=0.8, mechanisms=Mechanisms()
+    )
     alike, right = [], []
     for city in sorted(tmp_path.glob("real*")):
         tracks = [read_points(path) for path in city.glob("EGMS*.csv")]

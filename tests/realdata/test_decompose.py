@@ -56,11 +56,10 @@ def compare(folder: Path) -> pd.DataFrame:
         cell,
         track,
         points[["east", "north", "up"]].to_numpy(),
-        points["velocity"].to_numpy(),
-        points["se"].to_numpy(),
-        points["common_se"].to_numpy(),
-        len(grid),
-        len(tracks),
+        rate=points["velocity"].to_numpy(),
+        rate_se=points["se"].to_numpy(),
+        common_se=points["common_se"].to_numpy(),
+        shape=(len(grid), len(tracks)),
     )
     found = solve_units(means)
     theirs = {

@@ -438,7 +438,7 @@ def test_a_product_without_a_displacement_is_said_to_be_one(case):
     del case.points[0]
     ended = case.run()
     assert ended.code == 2
-    assert re.search(r"ERROR .*b\.csv: nothing to judge by", ended.err)
+    assert re.search(r"ERROR .*b\.csv: no displacement", ended.err)
     assert not case.output.exists()
 
 
@@ -453,5 +453,5 @@ def test_tracks_whose_files_share_a_name_are_told_apart_by_their_folders(case):
 def test_less_than_a_year_is_said_to_be_too_short(caplog, days, is_short):
     first = np.datetime64("2020-01-01")
     place, series = np.zeros((1, 2)), np.zeros((1, 2))
-    warn_of_short([make_track("t", place, [0.0], (0, 0, 1), series, np.array([first, first + days]))])
+    warn_of_short([make_track("t", place, [0.0], (0, 0, 1), series, epochs=np.array([first, first + days]))])
     assert (f"observed for {days} days" in caplog.text) == is_short

@@ -112,7 +112,7 @@ def test_steps_and_windows_that_judge_nothing_are_refused(tmp_path, words, said)
 def tracks(*epochs):
     place = np.zeros((1, 2))
     return [
-        make_track(str(number), place, [0.0], (0, 0, 1), np.zeros((1, len(own))), own)
+        make_track(str(number), place, [0.0], (0, 0, 1), np.zeros((1, len(own))), epochs=own)
         for number, own in enumerate(epochs)
     ]
 

@@ -110,7 +110,7 @@ def test_a_field_is_restored_with_its_buildings_by_points_that_are_read_once(ser
 @pytest.mark.heavy
 def test_the_report_holds_the_buildings_that_are_named_and_causes_reach_the_job(served, city):
     client, folder = served
-    known = read_buildings(city.footprints, "EPSG:3035", None, None)["building_id"]
+    known = read_buildings(city.footprints, "EPSG:3035", id_column=None, layer=None)["building_id"]
     for names, status in (([known[0], known[1]], "done"), ([known[0], "nobody"], "failed")):
         given = files(city.products(), city.footprints)
         given.append(("causes", ("tunnel.geojson", city.footprints.read_bytes())))

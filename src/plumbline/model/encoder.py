@@ -74,7 +74,7 @@ def run_checkpointed(part: nn.Module, *inputs: Any, recompute: bool) -> Tensor:
 
 
 class Convolution(nn.Conv1d):
-    """`nn.Conv1d` for sequences that lie in memory as (B, L, C), without copies before or after.
+    """`nn.Conv1d` for sequences that are (B, L, C) in memory, without copies before or after.
 
     torch has that for images only, of which a sequence is one of height 1. Export takes the operator for sequences.
     Compiled, it is a product: torch compiles the gradient of a convolution anew for each length of a batch, and after

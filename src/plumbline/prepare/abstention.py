@@ -266,6 +266,7 @@ def status_of(
     answers: ModelAnswers,
     footprints: NDArray[np.object_],
     limits: Prepare,
+    *,
     p_damaged: NDArray[np.floating[Any]] | None = None,
     hidden: NDArray[np.bool_] | None = None,
 ) -> Status:

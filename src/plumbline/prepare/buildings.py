@@ -73,6 +73,7 @@ def prepare_buildings(
     buildings: geopandas.GeoDataFrame,
     params: Prepare,
     city: str = "",
+    *,
     owners: Owners | None = None,
     shown: bool = False,
 ) -> Prepared:
@@ -107,7 +108,9 @@ def prepare_buildings(
         distance, slope = (Stack(folder_of(tracks[0].displacement)) for _ in range(2))
         bounds = _bounds(owners.of, len(footprints))
         parts = in_threads(
-            lambda block: _prepare_block(block, footprints[block.rows], names[block.rows], params, years, city),
+            lambda block: _prepare_block(
+                block, footprints[block.rows], names[block.rows], params=params, years=years, city=city
+            ),
             _blocks(tracks, owners.of, bounds),
         )
         if shown:
@@ -179,6 +182,7 @@ def _prepare_block(
     block: _Block,
     footprints: NDArray[np.object_],
     names: NDArray[np.str_],
+    *,
     params: Prepare,
     years: float,
     city: str,
@@ -194,7 +198,9 @@ def _prepare_block(
         point[in_track] = rows[chosen.point[in_track]]
     means = building_means(scatterers, frame, len(block.tracks))
     return Prepared(
-        sequences=describe_buildings(chosen, frame, footprint_area(footprints), names, judged, years, city),
+        sequences=describe_buildings(
+            chosen, frame, area=footprint_area(footprints), building_id=names, judged=judged, years=years, city=city
+        ),
         footprint=judged + block.rows.start,
         n_points=np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
         left_out=left_out,
@@ -211,4 +217,7 @@ def _check(tracks: list[Track], buildings: geopandas.GeoDataFrame) -> None:
     check_epochs(tracks, MIN_EPOCHS)
     for track in tracks:
         if track.crs != tracks[0].crs or buildings.crs is None or not buildings.crs.equals(track.crs):
-            raise InputError(f"{track.name}: CRS {track.crs} found; all points and footprints must share one.")
+            raise InputError(
+                f"{track.name}: CRS {track.crs} found; all points and footprints must share one.",
+                key="points.several_crss",
+            )

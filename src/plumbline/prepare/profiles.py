@@ -71,6 +71,7 @@ def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
 def profile_sequences(
     profiles: Profiles,
     building_id: NDArray[np.str_],
+    *,
     years: float,
     judged: NDArray[np.intp],
     max_points: int,
@@ -88,7 +89,9 @@ def profile_sequences(
     """
     placed = profile_buildings(profiles)
     chosen = choose_scatterers(placed.scatterers, placed.frame, judged, max_points)
-    return describe_buildings(chosen, placed.frame, placed.area, building_id, judged, years, city)
+    return describe_buildings(
+        chosen, placed.frame, area=placed.area, building_id=building_id, judged=judged, years=years, city=city
+    )
 
 
 def profile_buildings(profiles: Profiles) -> ProfileBuildings:
@@ -208,7 +211,12 @@ def prepare_profiles(part: ProfilePart) -> None:
     left_out = rows_left_out(rows.profiles, part.params)
     judged = left_out.judged
     sequences = profile_sequences(
-        rows.profiles, rows.building_id, part.years, judged, part.params.max_points, part.city.folder.name
+        rows.profiles,
+        rows.building_id,
+        years=part.years,
+        judged=judged,
+        max_points=part.params.max_points,
+        city=part.city.folder.name,
     )
     severity, quadrant = profile_labels(rows.profiles)
     is_labelled = np.isfinite(severity[judged])
@@ -263,6 +271,6 @@ def about_groups(parts: Sequence[ProfilePart]) -> str:
         return ""
     groups = sum(city["groups"] for city in {part.city.folder: part.city.about for part in parts}.values())
     return (
-        f" Of profile rows, what stands for one building counts as a block: {groups} of these. Rows of equal span and "
-        "width do, unless profiles.same_building says otherwise in params.yaml (ingest.products)."
+        f" Of profile rows, each building counts as a block: {groups} blocks. Rows of equal span and "
+        "width are of one building, unless profiles.same_building in params.yaml (ingest.products) changes that."
     )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 
@@ -144,13 +144,18 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
         count = len(track.epochs)
         if count < min_epochs:
             raise InputError(
-                f"track {track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement needs {min_epochs} or "
-                "more. Leave its file out, or take a product of a longer time."
+                f"track {track.name}: {count} epoch{'' if count == 1 else 's'} found; a movement "
+                f"needs {min_epochs} or more. Leave its file out, or take a product of a longer "
+                "time.",
+                key="epochs.too_few",
             )
         back = np.flatnonzero(np.diff(track.epochs) <= np.timedelta64(0, "D"))
         if len(back):
             before, after = track.epochs[back[0]], track.epochs[back[0] + 1]
-            raise InputError(f"{track.name}: epoch {after} follows {before}; each must be later than the one before.")
+            raise InputError(
+                f"{track.name}: epoch {after} follows {before}; each must be later than the one before.",
+                key="epochs.not_ascending",
+            )
 
 
 def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE, quiet: bool = False) -> Periods:
@@ -178,7 +183,7 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
         used = used[used != shortest]
         if quiet:
             continue
-        log.warning(
+        warn(
             "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s (%.0f %% are needed).",
             tracks[shortest].name,
             first[shortest],
@@ -187,5 +192,6 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
             start,
             end,
             100 * min_share,
+            key="tracks.short_period",
         )
     return Periods(start, end, share, used)

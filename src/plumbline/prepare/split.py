@@ -75,8 +75,10 @@ def fold_blocks(
     blocks = number_blocks(centre, city, block_m)
     if len(blocks.size) < folds:
         raise InputError(
-            f"prepare.folds: {folds} found, but the buildings stand in {len(blocks.size)} blocks of {block_m:g} m. "
-            "Ask for fewer folds, or give smaller blocks (prepare.block_m) or more buildings."
+            f"prepare.folds: {folds} found, but the buildings are in {len(blocks.size)} blocks of "
+            f"{block_m:g} m. Ask for fewer folds, or give smaller blocks (prepare.block_m) or "
+            "more buildings.",
+            key="folds.too_many",
         )
     chance = np.random.default_rng(seed).permutation(len(blocks.size))
     counts = [0] * folds
@@ -145,8 +147,9 @@ def split_blocks(
     empty = [name for name, count in zip(names, assigned, strict=True) if not count]
     if empty:
         raise InputError(
-            f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for the split "
-            f"{empty[0]}. Give smaller blocks or more buildings."
+            f"prepare.block_m: {len(blocks.size)} blocks of {block_m:g} m found, none is left for "
+            f"the split {empty[0]}. Give smaller blocks or more buildings.",
+            key="split.empty",
         )
     return np.array(names, dtype=str)[choice[blocks.number]]
 
@@ -186,7 +189,7 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
         place |= dict.fromkeys(group, place_name)
     for city in occupied:
         if place[city] != city:
-            log.info("%s stands where %s does: they are split as one place", city, place[city])
+            log.info("%s is at the place of %s: both are split as one", city, place[city])
     return place, {**centre} | {city: _project(centre[city], crs[city], crs[place[city]]) for city in occupied}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json
 from plumbline.core.jobs import WORK, alone, clear, run_jobs, work_folder
@@ -92,11 +92,11 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
     run_jobs(prepare_profiles, plan.profiles, workers, "profile rows")
     centre, city = _locate_buildings(plan, params.block_m)
     if not len(city):
-        raise InputError(_explain_empty(plan))
+        raise InputError(_explain_empty(plan), key="buildings.none_left")
     try:
         names = split(centre, city, params)
     except InputError as error:
-        raise InputError(f"{error}{about_groups(plan.profiles)}") from None
+        raise InputError(f"{error}{about_groups(plan.profiles)}", key=error.key) from None
     with atomic_folder(out) as folder:
         for name in params.split:
             count = save_shards(_select_buildings(plan, names == name), folder / name)
@@ -112,7 +112,7 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
         outcome.raise_if_failed(WORK / AUDIT)
         for rule in outcome.rules:
             if rule.status == "warn":
-                log.warning("audit: %s: %s. %s", rule.name, rule.reason.rstrip("."), rule.advice)
+                warn("audit: %s: %s. %s", rule.name, rule.reason.rstrip("."), rule.advice, key=f"audit.{rule.name}")
         outcome.write(folder / AUDIT)
     shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # the evidence of a failure that is mended
     clear(plan.work)

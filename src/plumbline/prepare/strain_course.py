@@ -146,7 +146,8 @@ def _responses(sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.boo
     residual = sequences.slope[row, _UP].astype(float) * np.maximum(los[..., 2], 0.3)
     side = np.maximum(sequences.geometry[:, _SIDES].astype(float, order="C"), 0.5)
     error, track = part.change_se.reshape(shape), part.track.reshape(shape)
-    pattern, variance = damage_pattern(xy, height, los, residual, error, track, mask, side)
+    design = rigid_design(xy, height, los, track)
+    pattern, variance = damage_pattern(xy, los, residual, error=error, rigid=design, mask=mask, side=side)
     rigid = rigid_design(xy, height, los, np.zeros(shape, np.intp))
     return np.concatenate([rigid, pattern[..., None]], axis=2), variance
 

@@ -73,7 +73,7 @@ def prepare_tile(tile: Tile, params: Prepare) -> PreparedTile:
     buildings, neighbours = tile.city.buildings(tile.name), tile.city.neighbours(tile.name)
     tracks = [track for track in tile.city.tracks(tile.name) if track.name in tile.tracks]
     owners = owners_in_tile(tracks, np.asarray(buildings.geometry.values), neighbours, params)
-    prepared = prepare_buildings(tracks, buildings, params, tile.city.folder.name, owners)
+    prepared = prepare_buildings(tracks, buildings, params, tile.city.folder.name, owners=owners)
     return PreparedTile(prepared, buildings, neighbours.own, tracks)
 
 

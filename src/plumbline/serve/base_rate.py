@@ -146,7 +146,7 @@ def fixed_rate(rate: float) -> DamageRate:
 
 
 class Prior(NamedTuple):
-    """Prior of a share, as strong as so many further buildings with this share of damaged ones."""
+    """Prior of a share, as strong as `buildings` further buildings of which `rate` are damaged."""
 
     rate: float
     buildings: float

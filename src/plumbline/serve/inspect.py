@@ -41,8 +41,6 @@ from plumbline.sources.points.track import Track
 Kind = Literal["points", "footprints", "not readable"]
 EQUAL_AREA = "+proj=cea +lat_ts=30 +datum=WGS84 +units=m +over"
 """Projection with equal areas, for footprints without points."""
-NOT_FOOTPRINTS = ("a table without geometry", "not recognized as being in a supported")
-"""Parts of the messages of the reader of footprints about files that contain none."""
 MIN_HORIZONTAL = 0.05
 """Horizontal part of a line of sight below which it has no direction."""
 
@@ -222,10 +220,14 @@ def _inspect_footprints(path: Path, refusal: str, reading: Reading, crs: str | N
     with _collect_messages(findings.doubts, findings.notes, path):
         try:
             buildings = read_buildings(
-                path, crs or EQUAL_AREA, reading.id_column, reading.layer, reading.ingest.footprints
+                path,
+                crs or EQUAL_AREA,
+                id_column=reading.id_column,
+                layer=reading.layer,
+                stated=reading.ingest.footprints,
             )
         except InputError as error:
-            is_table = str(error) == refusal or any(words in str(error) for words in NOT_FOOTPRINTS)
+            is_table = str(error) == refusal or error.key == "footprints.no_geometry"
             reasons = [refusal] if is_table else [f"as points: {refusal}", f"as footprints: {error}"]
             return FileFindings(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
     findings.buildings = buildings

@@ -228,7 +228,9 @@ def judge(
     # A building that leans may look sound although it is damaged.
     is_sound = adjusted.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
     is_hidden = None if whole is None else is_sound & whole.hides_damage[buildings.footprint]
-    verdicts = status_of(buildings, answers, polygons, limits, answer_columns["p_damaged"].to_numpy(), is_hidden)
+    verdicts = status_of(
+        *(buildings, answers, polygons, limits), p_damaged=answer_columns["p_damaged"].to_numpy(), hidden=is_hidden
+    )
     if courses is not None:
         answer_columns = answer_columns.join(when_columns(courses, answer_columns))
 

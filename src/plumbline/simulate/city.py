@@ -220,22 +220,30 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
     points = draw_scatterers(points_rng, layout, band, axes[:, 0])
     axes = axes[points.track]
     rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
-    error = position_errors(points_rng, points.building, points.track, axes, rise, band)
+    error = position_errors(points_rng, building=points.building, track=points.track, axes=axes, rise=rise, band=band)
     evidence = no_evidence(len(layout.height))
     for track, rng in enumerate(track_rngs):
         rows_of_track = np.flatnonzero(points.track == track)
         delivered = _deliver_points(
-            rng, site, number, track, layout, points.subset(rows_of_track), error[rows_of_track]
+            rng,
+            site,
+            number=number,
+            track=track,
+            layout=layout,
+            points=points.subset(rows_of_track),
+            error=error[rows_of_track],
         )
         order = np.lexsort((delivered.pixel, delivered.line))  # as the service sorts, within a part
         visible, delivered = points.subset(rows_of_track[order]), delivered.take(order)
         delivered = replace(delivered, number=np.sort(delivered.number))
         memory = draw_memory(rng, len(layout.height))
         evidence = evidence.plus(
-            _gather_evidence(site, track, visible, error[rows_of_track[order]], delivered.los, memory)
+            _gather_evidence(site, track, visible, error=error[rows_of_track[order]], los=delivered.los, memory=memory)
         )
         with files[track].open("wb") as stream:
-            for rows, series in _draw_series(rng, site, track, layout, motion, visible, delivered.los, memory):
+            for rows, series in _draw_series(
+                rng, site, track, layout=layout, motion=motion, points=visible, los=delivered.los, memory=memory
+            ):
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
     identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
@@ -251,6 +259,7 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
 def _deliver_points(
     rng: np.random.Generator,
     site: Site,
+    *,
     number: int,
     track: int,
     layout: CityLayout,
@@ -281,6 +290,7 @@ def _draw_series(
     rng: np.random.Generator,
     site: Site,
     track: int,
+    *,
     layout: CityLayout,
     motion: Motion,
     points: SimulatedScatterers,
@@ -296,15 +306,19 @@ def _draw_series(
         part, part_los = points.subset(rows), los[rows]
         displacement = true_motion(motion, layout, part, acquisition.los(part.east_north), course)
         displacement += background(
-            *(rng, np.array(site.velocity), part, part_los, acquisition.days / DAYS_A_YEAR, reference),
+            *(rng, np.array(site.velocity), part, part_los),
+            years=acquisition.days / DAYS_A_YEAR,
+            reference=reference,
             astray_mm_year=ASTRAY_OF_TOWN_MM_YEAR if site.movement == TOWN else ASTRAY_MM_YEAR,
         )
-        displacement += measurement_noise(rng, part, memory, common, acquisition, band, reference)
+        displacement += measurement_noise(
+            rng, part, memory=memory, common=common, acquisition=acquisition, band=band, reference=reference
+        )
         yield rows, displacement
 
 
 def _gather_evidence(
-    site: Site, track: int, points: SimulatedScatterers, error: Array, los: Array, memory: Array
+    site: Site, track: int, points: SimulatedScatterers, *, error: Array, los: Array, memory: Array
 ) -> PointEvidence:
     """Gather the evidence of a track's points for each building, with noise of memory `memory` (B,)."""
     is_on_building = points.kind == STRUCTURE

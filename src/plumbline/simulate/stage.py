@@ -86,14 +86,17 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
         jobs += [_CityJob(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
         lent = {path.stem: _read_lent(path) for path in sorted(LENT.glob("*.yaml"))}
         if twice := lent.keys() & (params.cities.keys() | params.borrowed.keys()):
-            raise InputError(f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename either.")
+            raise InputError(
+                f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename either.",
+                key="cities.repeated_name",
+            )
         if borrowed := params.borrowed | lent:  # first, since their files may be refused, and nothing else may
             # Readers of all formats take a second to load, in each process, and invented cities need none.
             from plumbline.simulate.borrowed.city import write_borrowed
 
             for name, about in borrowed.items():
                 slot = slot_of_name(name)
-                write_borrowed(folder / CITIES, name, about, slot, params.damaged, params.mechanisms)
+                write_borrowed(folder / CITIES, name, about, slot, damaged=params.damaged, mechanisms=params.mechanisms)
         with _workers(workers or _count_workers(sum(part_count(job.city.buildings) for job in jobs))) as map_jobs:
             _write_cities(jobs, _draw_sites(jobs, params, map_jobs), map_jobs)
 
@@ -101,8 +104,9 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
 def _read_lent(path: Path) -> Borrowed:
     if not re.match(CITY_NAME, path.stem):
         raise InputError(
-            f"{path}: the file's name is the key of a city, and {path.stem!r} has other signs than small letters a to "
-            "z, digits and _. Rename it and its folder."
+            f"{path}: the file's name is the key of a city, and {path.stem!r} has characters "
+            "other than a to z, digits and _. Rename it and its folder.",
+            key="cities.wrong_name",
         )
     return validated(Borrowed, read_yaml(path), str(path))
 

@@ -14,7 +14,14 @@ def rivals(places, owner, footprints, buffer_m=2.0, aside=None):
     aside = np.zeros(len(footprints), bool) if aside is None else np.array(aside)
     owner = np.array(owner)
     usable = np.flatnonzero(owner >= 0)
-    return find_rivals(np.array(places, float), owner, usable, np.array(footprints, object), buffer_m, aside)
+    return find_rivals(
+        np.array(places, float),
+        owner=owner,
+        usable=usable,
+        footprints=np.array(footprints, object),
+        buffer_m=buffer_m,
+        aside=aside,
+    )
 
 
 def test_a_point_near_the_wall_is_claimed_and_the_others_beside_it_tell_how_the_houses_move():

@@ -5,10 +5,10 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.prepare.audit.rules import RULES
 from plumbline.prepare.features.sequences import UNDEFINED
 from tests.prepare.audit.audited import make_report, make_split, make_splits, make_track, rule, run
+from tests.refusals import refuses
 
 VOID = {"meta", "br", "path"}
 
@@ -101,11 +101,10 @@ def test_json_has_verdict_rules_and_statistics_and_no_nan():
 
 def test_a_failed_audit_stops_with_its_reasons_and_leaves_the_evidence(tmp_path):
     result = spoilt()
-    with pytest.raises(InputError) as stopped:
+    bounds = "damage_present: 0 found, bound 1 (train, damaged: 0 buildings)."
+    with refuses("audit.failed", tmp_path / "kept" / "audit.html", bounds) as stopped:
         result.raise_if_failed(tmp_path / "kept")
     said = str(stopped.value)
-    assert f"evidence in {tmp_path / 'kept' / 'audit.html'}" in said
-    assert "damage_present: 0 found, bound 1 (train, damaged: 0 buildings)." in said
     assert said.count("\n") == sum(finding.status == "fail" for finding in result.rules)
     assert "noise_high" not in said
     assert json.loads((tmp_path / "kept" / "audit.json").read_text())["verdict"] == "fail"

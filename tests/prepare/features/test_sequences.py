@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 from plumbline.prepare.features.sequences import LABELS, UNDEFINED, Sequences, concatenate
+from tests.refusals import refuses
 
 ARRAYS = [field.name for field in fields(Sequences)]
 
@@ -107,7 +107,7 @@ def test_a_damaged_file_is_named(tmp_path, name, damage):
         path.unlink()
     else:
         path.write_bytes({"truncated": content[:-7], "header": content[:20], "empty": b""}[damage])
-    with pytest.raises(InputError, match=rf"{name}\.npy: not readable .*Run `plumbline prepare` again"):
+    with refuses("shards.unreadable", path, "`plumbline prepare`"):
         Sequences.load(tmp_path)
 
 
@@ -117,5 +117,5 @@ def test_files_of_two_runs_are_refused(tmp_path, name):
     other = tmp_path / "other"
     make([4, 5, 6]).save(other)
     (other / f"{name}.npy").rename(tmp_path / f"{name}.npy")
-    with pytest.raises(InputError, match="do not belong together"):
+    with refuses("shards.unequal_files", tmp_path):
         Sequences.load(tmp_path)

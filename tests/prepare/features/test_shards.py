@@ -1,12 +1,11 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.prepare.features.shards import load_shards, save_shards
 from tests.prepare.features.test_sequences import make, same
+from tests.refusals import refuses
 
 parts = st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=8), min_size=1, max_size=4)
 NAMES = ("length", "severity", "quadrant", "accepted", "mechanism", "difficulty", "building_id", "city", "geometry")
@@ -35,9 +34,9 @@ def test_shards_of_any_size_are_the_same_buildings(tmp_path_factory, parts, size
 
 
 def test_missing_shards_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no shard in it"):
+    with refuses("shards.none", tmp_path):
         load_shards(tmp_path)
     save_shards([make([2] * 9)], tmp_path, 3)
     (tmp_path / "shard-00001").rename(tmp_path / "aside")
-    with pytest.raises(InputError, match="a shard is missing between shard-00000 and shard-00002"):
+    with refuses("shards.missing", "shard-00000", "shard-00002"):
         load_shards(tmp_path)

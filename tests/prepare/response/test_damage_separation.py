@@ -20,17 +20,30 @@ class Scene(NamedTuple):
     """One building: what `separate` takes, and the damage that it should find but for rigid motion (1, P)."""
 
     given: tuple
+    track: np.ndarray
+    mask: np.ndarray
     rigid: object
     error: np.ndarray
     courses: Courses
     true: np.ndarray
 
     def found(self):
-        return separate(*self.given, self.rigid, self.error, self.courses)
+        of_points = {name: getattr(self, name) for name in ("track", "mask", "rigid", "error", "courses")}
+        return separate(*self.given, **of_points)
 
 
 def scene(
-    seed, damage_curve, astray=0.0, noise=0.3, drop=40.0, tilt=(1.5, -2.0), count=40, tracks=2, layout=None, wing=False
+    seed,
+    damage_curve,
+    astray=0.0,
+    noise=0.3,
+    drop=40.0,
+    *,
+    tilt=(1.5, -2.0),
+    count=40,
+    tracks=2,
+    layout=None,
+    wing=False,
 ):
     """A building that tilts steadily and whose corner drops along a curve, with positions wrong by `astray` m.
 
@@ -44,7 +57,9 @@ def scene(
     if wing:
         part = np.clip(2 * (xy / (20, 12)).sum(-1) - 0.2, 0, 1)
     damage = -drop * part * los[..., 2]
-    tilted = rigid_motion(xy + rng.normal(0, astray, xy.shape), height, los, -10, tilt, (0, 0), (5, -5), track)
+    tilted = rigid_motion(
+        xy + rng.normal(0, astray, xy.shape), height, los, -10, tilt, sideways=(0, 0), offset=(5, -5), track=track
+    )
     series = tilted[0][:, None] * curves(WHEN)[LINE] + damage[0][:, None] * curves(WHEN)[damage_curve]
     if wing:
         series += np.cumsum(rng.normal(0, 0.6, (tracks, len(WHEN))), 1)[track[0]]
@@ -57,9 +72,9 @@ def scene(
         change[0, rows], error[0, rows] = trend.change, trend.change_se
         courses.course[0, rows], courses.course_root[0, rows] = trend.course, trend.course_root
     mask = np.ones((1, count), bool)
-    rigid = remove_rigid(xy, height, los, change, error, track, mask)
-    true = remove_rigid(xy, height, los, damage, np.ones_like(damage), track, mask).residual
-    return Scene((xy, height, los, track, mask), rigid, error, courses, true)
+    rigid = remove_rigid(xy, height, los, change=change, change_se=error, track=track, mask=mask)
+    true = remove_rigid(xy, height, los, change=damage, change_se=np.ones_like(damage), track=track, mask=mask).residual
+    return Scene((xy, height, los), track, mask, rigid, error, courses, true)
 
 
 def rms(values):
@@ -127,15 +142,16 @@ def test_neither_order_nor_padding_nor_neighbours_matter(seed, more):
     def padded(part):
         return part[:, order]
 
-    both = [np.concatenate([padded(a), padded(b)]) for a, b in zip(one.given[:4], other.given[:4], strict=True)]
-    rigid = remove_rigid(*both[:3], *(np.zeros((2, 12 + more)),) * 2, both[3], np.repeat(mask, 2, 0))
+    both = [np.concatenate([padded(a), padded(b)]) for a, b in zip(one.given, other.given, strict=True)]
+    of_points = {"track": np.concatenate([padded(one.track), padded(other.track)]), "mask": np.repeat(mask, 2, 0)}
+    rigid = remove_rigid(*both, change=np.zeros((2, 12 + more)), change_se=np.zeros((2, 12 + more)), **of_points)
     residual, weight = (np.concatenate([padded(s.rigid[i]) for s in (one, other)]) for i in (0, 1))
     rigid = rigid._replace(residual=residual, weight=weight, spread=np.r_[one.rigid.spread, other.rigid.spread])
     error = np.concatenate([padded(one.error), padded(other.error)])
     courses = Courses(
         *(np.concatenate([padded(a), padded(b)]) for a, b in zip(one.courses, other.courses, strict=True))
     )
-    found = separate(*both, np.repeat(mask, 2, 0), rigid, error, courses)
+    found = separate(*both, **of_points, rigid=rigid, error=error, courses=courses)
     for number, alone in enumerate((one.found(), other.found())):
         np.testing.assert_allclose(found.damage[number, :12], alone.damage[0, order[:12]], rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.error[number, :12], alone.error[0, order[:12]], rtol=1e-5, atol=1e-5)

@@ -13,12 +13,13 @@ LOS = los_of(ASCENDING, DESCENDING, STEEPER)
 UNITS = 1500
 
 
-def decompose(*points):
+def decompose(unit, track, los, rate, se, common, units, tracks):
     """Up and east of units, with all of their points at once."""
-    return solve_units(track_means(*points))
+    means = track_means(unit, track, los, rate=rate, rate_se=se, common_se=common, shape=(units, tracks))
+    return solve_units(means)
 
 
-def observe(rng, motion, tracks=2, points=6, sd=0.5, common=0.0, between=0.0, constants=(0, 0, 0)):
+def observe(rng, motion, tracks=2, points=6, sd=0.5, *, common=0.0, between=0.0, constants=(0, 0, 0)):
     """`decompose`'s arguments: every track has `points` points on every unit; `motion` (U, 3) east, north, up."""
     units = len(motion)
     unit = np.repeat(np.arange(units), points * tracks)
@@ -161,9 +162,8 @@ def test_units_in_parts_are_the_units_together():
     parts = []
     for low, high in ((0, 11), (11, 30)):
         own = (unit >= low) & (unit < high)
-        parts.append(
-            track_means(unit[own] - low, track[own], los[own], rate[own], se[own], common[own], high - low, tracks)
-        )
+        rates = {"rate": rate[own], "rate_se": se[own], "common_se": common[own]}
+        parts.append(track_means(unit[own] - low, track[own], los[own], **rates, shape=(high - low, tracks)))
     joined = solve_units(type(parts[0])(*(np.concatenate(part) for part in zip(*parts, strict=True))))
     for name, one, other in zip(whole._fields, whole, joined, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-12, err_msg=name)

@@ -28,7 +28,7 @@ def test_the_bound_is_the_standard_error_of_least_squares(number):
     xy, los, error, rigid = points(30)
     design = np.concatenate([rigid[0], responses(xy, los, SIDE)[0, number][:, None]], axis=1)
     normal = (design / error[0, :, None] ** 2).T @ design
-    found = strain_bounds(xy, los, error, rigid, np.ones((1, 30), bool), SIDE, (number,))
+    found = strain_bounds(xy, los, error=error, rigid=rigid, mask=np.ones((1, 30), bool), side=SIDE, shapes=(number,))
     strain = strains_per_mm(SIDE)[0, number].max()
     assert found[0, 0] == pytest.approx(strain * np.sqrt(np.linalg.inv(normal)[-1, -1]), rel=1e-6)
 
@@ -37,16 +37,20 @@ def test_the_bound_is_the_standard_error_of_least_squares(number):
 def test_it_grows_with_the_errors_and_falls_with_more_points(seed, factor):
     xy, los, error, rigid = points(20, seed)
     whole, part = np.ones((1, 20), bool), np.arange(20)[None] < 12
-    found = strain_bounds(xy, los, error, rigid, whole, SIDE)
-    seen = np.isfinite(strain_bounds(xy, los, error * factor, rigid, whole, SIDE))
+    found = strain_bounds(xy, los, error=error, rigid=rigid, mask=whole, side=SIDE)
+    seen = np.isfinite(strain_bounds(xy, los, error=error * factor, rigid=rigid, mask=whole, side=SIDE))
     np.testing.assert_allclose(
-        strain_bounds(xy, los, error * factor, rigid, whole, SIDE)[seen], factor * found[seen], rtol=1e-5
+        strain_bounds(xy, los, error=error * factor, rigid=rigid, mask=whole, side=SIDE)[seen],
+        factor * found[seen],
+        rtol=1e-5,
     )
-    assert (strain_bounds(xy, los, error, rigid, part, SIDE) >= found * (1 - 1e-6)).all()
+    assert (strain_bounds(xy, los, error=error, rigid=rigid, mask=part, side=SIDE) >= found * (1 - 1e-6)).all()
 
 
 def test_too_few_points_or_all_in_one_place_tell_nothing():
     xy, los, error, rigid = points(20)
-    assert np.isnan(strain_resolution(xy, los, error, rigid, np.arange(20)[None] < 4, SIDE)).all()
+    assert np.isnan(strain_resolution(xy, los, error=error, rigid=rigid, mask=np.arange(20)[None] < 4, side=SIDE)).all()
     rigid_there = rigid_design(xy * 0, np.zeros((1, 20)), los, (los[..., 0] > 0).astype(int))
-    assert np.isnan(strain_resolution(xy * 0, los, error, rigid_there, np.ones((1, 20), bool), SIDE)).all()
+    assert np.isnan(
+        strain_resolution(xy * 0, los, error=error, rigid=rigid_there, mask=np.ones((1, 20), bool), side=SIDE)
+    ).all()

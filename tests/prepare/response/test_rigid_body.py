@@ -18,7 +18,7 @@ def arrange(rng, count, tracks, side=(20.0, 12.0), los=None):
     return xy, height, vectors[track], track
 
 
-def rigid_motion(xy, height, los, settlement, tilt, sideways, offset, track):
+def rigid_motion(xy, height, los, settlement, tilt, *, sideways, offset, track):
     """LOS change, mm, of a body that settles, moves sideways and turns by small angles (mm/m) about both axes."""
     moved = np.zeros((*xy.shape[:2], 3))
     moved[..., :2] = np.asarray(sideways) - np.asarray(tilt) * height[..., None]
@@ -62,17 +62,27 @@ def test_any_rigid_motion_is_taken_off(
     xy, height = spread_out(rng, layout, count, side), rng.uniform(0, tall, (1, count))
     track = rng.integers(0, tracks, (1, count))
     vectors = los_of(*los)[track]
-    change = rigid_motion(xy, height, vectors, settlement, tilt, sideways, offset, track)
+    change = rigid_motion(xy, height, vectors, settlement, tilt, sideways=sideways, offset=offset, track=track)
     se = error * rng.uniform(0.5, 2, change.shape)
-    found = remove_rigid(xy, height, vectors, change, se, track, np.ones(change.shape, bool))
+    found = remove_rigid(
+        xy, height, vectors, change=change, change_se=se, track=track, mask=np.ones(change.shape, bool)
+    )
     np.testing.assert_allclose(found.residual, 0, atol=1e-5)
 
 
 @given(st.integers(0, 1000), st.floats(-5, 5), st.floats(-5, 5))
 def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_y):
     xy, height, los, track = arrange(np.random.default_rng(seed), 30, 2)
-    change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), (3, -4), (20, -35), track)
-    found = remove_rigid(xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool))
+    change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), sideways=(3, -4), offset=(20, -35), track=track)
+    found = remove_rigid(
+        xy,
+        height,
+        los,
+        change=change,
+        change_se=np.full_like(change, 1.0),
+        track=track,
+        mask=np.ones(change.shape, bool),
+    )
     np.testing.assert_allclose(found.tilt[0], (tilt_x, tilt_y), atol=1e-3)
 
 
@@ -80,9 +90,9 @@ def broken_corner(rng, corner, drop=30.0):
     """Settlement and tilt, and a corner of about a fifth of the building that drops as one piece besides."""
     xy, height, los, track = arrange(rng, 40, 2)
     broken = (xy * corner / (20, 12) > 0.05).all(-1)
-    change = rigid_motion(xy, height, los, -25, (1.5, -2), (0, 0), (10, -10), track)
+    change = rigid_motion(xy, height, los, -25, (1.5, -2), sideways=(0, 0), offset=(10, -10), track=track)
     change = change - drop * broken * los[..., 2] + rng.normal(0, 1, change.shape)
-    return (xy, height, los, change, np.full_like(change, 1.0), track, np.ones(change.shape, bool)), broken[0]
+    return (xy, height, los, change, track), broken[0]
 
 
 @pytest.mark.parametrize("corner", [(1, 1), (-1, 1)])
@@ -90,8 +100,9 @@ def test_one_broken_corner_is_left_standing(corner):
     kept, plain, rest, weights = [], [], [], []
     for seed in range(30):
         scene, broken = broken_corner(np.random.default_rng(seed), corner)
-        xy, height, los, change, _, track, _ = scene
-        found = remove_rigid(*scene)
+        xy, height, los, change, track = scene
+        se, mask = np.full_like(change, 1.0), np.ones(change.shape, bool)
+        found = remove_rigid(xy, height, los, change=change, change_se=se, track=track, mask=mask)
         design = rigid_design(xy, height, los, track)[0]
         squares = change[0] - design @ np.linalg.lstsq(design, change[0], rcond=None)[0]
         up, up_plain = found.residual[0] / los[0, :, 2], squares / los[0, :, 2]
@@ -110,10 +121,15 @@ def test_a_tenth_of_outliers_moves_the_tilts_by_less_than_their_standard_error()
     for seed in range(60):
         rng = np.random.default_rng(seed)
         xy, height, los, track = arrange(rng, 40, 2)
-        clean = rigid_motion(xy, height, los, -25, (1, -1), (0, 0), (10, -10), track) + rng.normal(0, 2, (1, 40))
+        clean = rigid_motion(
+            xy, height, los, -25, (1, -1), sideways=(0, 0), offset=(10, -10), track=track
+        ) + rng.normal(0, 2, (1, 40))
         spoilt = clean + 28 * (np.arange(40) < 4)  # half a wavelength
         se, mask = np.full_like(clean, 2.0), np.ones(clean.shape, bool)
-        tilts = [remove_rigid(xy, height, los, change, se, track, mask).tilt[0] for change in (clean, spoilt)]
+        tilts = [
+            remove_rigid(xy, height, los, change=change, change_se=se, track=track, mask=mask).tilt[0]
+            for change in (clean, spoilt)
+        ]
         design = rigid_design(xy, height, los, track)[0]
         shifts.append(tilts[1] - tilts[0])
         errors.append(2.0 * np.sqrt(np.diag(np.linalg.inv(design.T @ design))[:2]))

@@ -8,12 +8,14 @@ from tests.prepare.made import ASCENDING, DESCENDING, los_of
 UP, X, Y, EAST = range(4)
 
 
-def observe(xy, los, up, east=0.0, variance=0.04, mask=None):
+def observe(xy, los, up, east=0.0, variance=0.04, *, mask=None):
     """Local motion of one building (1, P) whose scatterers move by `up` and `east`, mm; x is east."""
     los = np.broadcast_to(los, (*xy.shape[:2], 3))
     residual = up * los[..., 2] + east * los[..., 0]
     mask = np.ones(xy.shape[:2], bool) if mask is None else mask
-    return local_motion(xy, los, los[..., 0], residual, np.full(residual.shape, variance), mask)
+    return local_motion(
+        xy, los, east=los[..., 0], residual=residual, variance=np.full(residual.shape, variance), mask=mask
+    )
 
 
 def lattice(side=12.0, step=1.5):
@@ -70,7 +72,9 @@ def test_errors_are_honest_for_draws_from_the_prior():
         apart = xy - xy[:, :1]
         moved = truth[UP] + truth[X] * apart[..., 0] + truth[Y] * apart[..., 1]
         residual = moved * los[..., 2] + truth[EAST] * los[..., 0] + rng.normal(0, 1, (1, 12))
-        estimate, error = local_motion(xy, los, los[..., 0], residual, np.ones((1, 12)), np.ones((1, 12), bool))
+        estimate, error = local_motion(
+            xy, los, east=los[..., 0], residual=residual, variance=np.ones((1, 12)), mask=np.ones((1, 12), bool)
+        )
         scaled.append((estimate[0, 0] - truth) / error[0, 0])
     # Neighbours count less with distance, so the errors are on the safe side.
     assert (np.std(scaled, axis=0) < 1.15).all()

@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from plumbline.core.strain import FAILURES
 from plumbline.prepare.features.definition import quadrant_symmetry
 from plumbline.prepare.response import shapes as shape_fits
+from plumbline.prepare.response.rigid_body import rigid_design
 from plumbline.prepare.response.shapes import (
     ALL,
     BOWL,
@@ -58,16 +59,17 @@ def scattered(rng, count=80):
     return xy, rng.uniform(0, 12, (1, count)), los_of(ASCENDING, DESCENDING)[track], track
 
 
-def fit(xy, height, los, track, residual, error=0.5, side=SIDE) -> ShapeFits:
+def fit(xy, height, los, track, residual, *, error=0.5, side=SIDE) -> ShapeFits:
     every = np.ones(track.shape, bool)
-    return fit_shapes(xy, height, los, residual, np.full(track.shape, error), track, every, side)
+    design = rigid_design(xy, height, los, track)
+    return fit_shapes(xy, los, residual, error=np.full(track.shape, error), rigid=design, mask=every, side=side)
 
 
-def observe(rng, number, drop, count=80, noise=0.3, error=0.5) -> ShapeFits:
+def observe(rng, number, drop, count=80, noise=0.3, *, error=0.5) -> ShapeFits:
     """Fits of one building that does `drop` mm of a shape; None: nothing but noise."""
     xy, height, los, track = scattered(rng, count)
     moved = 0 if number is None else drop * responses(xy, los, SIDE)[:, number]
-    return fit(xy, height, los, track, moved + rng.normal(0, noise, (1, count)), error)
+    return fit(xy, height, los, track, moved + rng.normal(0, noise, (1, count)), error=error)
 
 
 def ten(number, drop, **how) -> list[ShapeFits]:
@@ -142,7 +144,7 @@ def test_a_mirrored_building_has_mirrored_evidence(which):
 PLACES, TIMES = 60, 50
 
 
-def gaussian(xy, height, los, track, values, variance) -> dict[str, np.ndarray]:
+def gaussian(xy, height, los, track, values, *, variance) -> dict[str, np.ndarray]:
     """The evidence where all is normal: then values have a covariance, and need no fit."""
     on_track = track[:, None] == [0, 1]
     rigid = np.column_stack([los[:, 2:] * xy - los[:, :2] * height[:, None], on_track])
@@ -201,7 +203,7 @@ def test_the_evidence_is_exact_where_everything_is_normal(number, drop):
     error = 150.0
     many = [np.repeat(part, TIMES, axis=0)[None] for part in (xy, height, los, track, values)]
     found = fit(*many, error=error)
-    for name, wanted in gaussian(xy, height, los, track, values, 0.8 * error**2 / TIMES).items():
+    for name, wanted in gaussian(xy, height, los, track, values, variance=0.8 * error**2 / TIMES).items():
         np.testing.assert_allclose(getattr(found, name)[0], wanted, atol=0.03, err_msg=name)
 
 
@@ -267,7 +269,13 @@ def test_few_points_near_the_middle_do_not_tell_of_metres():
     count = xy.shape[:2]
     los = np.broadcast_to(los_of(ASCENDING), (*count, 3))
     found = fit(
-        xy, np.zeros(count), los, np.zeros(count, int), rng.normal(0, 3, count), 3.0, np.broadcast_to(SIDE, (200, 2))
+        xy,
+        np.zeros(count),
+        los,
+        np.zeros(count, int),
+        rng.normal(0, 3, count),
+        error=3.0,
+        side=np.broadcast_to(SIDE, (200, 2)),
     )
     assert found.corner_severity.max() < 2
     assert found.severity.max() < 3

@@ -19,7 +19,7 @@ ANGLE = 0.4
 LOS = np.array([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]])
 
 
-def seen_points(up, tilt, curve=0, noise=0.0, points=40, buildings=1, seed=0, known=True, common=0.0):
+def seen_points(up, tilt, curve=0, noise=0.0, points=40, *, buildings=1, seed=0, known=True, common=0.0):
     """Scatterers of buildings that move `up` (mm) and rise `tilt` (mm/m) to the east and north, along a curve."""
     rng = np.random.default_rng(seed)
     building = np.repeat(np.arange(buildings), points)

@@ -24,7 +24,7 @@ def noise_of(rng, shape, sd, rho):
     return drawn
 
 
-def made(rng, curve, buildings=60, size=6, sd=0.5, rho=0.0, gaps=0.15, amplitude=20.0):
+def made(rng, curve, buildings=60, size=6, sd=0.5, *, rho=0.0, gaps=0.15, amplitude=20.0):
     """Series that move along one dictionary curve, with an offset, an annual term and gaps."""
     count = buildings * size
     change = rng.normal(0, amplitude, count)

@@ -5,10 +5,8 @@ import geopandas
 import numpy as np
 import pandas as pd
 import pyproj
-import pytest
 import shapely
 
-from plumbline.core.errors import InputError
 from plumbline.params import Borrowed, Ingest, Prepare
 from plumbline.params.simulate import Mechanisms
 from plumbline.prepare.split import ground_crs, one_ground
@@ -16,6 +14,7 @@ from plumbline.prepare.stage import prepare
 from plumbline.prepare.tiles import CENTRE, TILE
 from plumbline.simulate.borrowed.city import write_borrowed
 from plumbline.sources.city.ingest import ingest
+from tests.refusals import refuses
 
 CRS = "EPSG:3035"
 SOUTH = "EPSG:32756"
@@ -83,7 +82,7 @@ def test_tiles_that_name_different_ground_are_refused(tmp_path):
     for path, crs in zip(files, (CRS, CRS, SOUTH), strict=True):
         path.write_text(json.dumps({"crs": crs}))
     assert ground_crs([("a", files[0]), ("a", files[1]), ("b", files[2])]) == {"a": CRS, "b": SOUTH}
-    with pytest.raises(InputError, match="footprints of a: column ground_crs: EPSG:3035, EPSG:32756 found; one"):
+    with refuses("ground.not_one_crs", "footprints of a: column ground_crs: EPSG:3035, EPSG:32756"):
         ground_crs([("a", files[0]), ("a", files[2])])
 
 
@@ -114,7 +113,7 @@ def test_a_city_borrowed_in_utm_and_its_original_are_split_as_one(tmp_path, monk
     about = Borrowed.model_validate(
         {"folder": tmp_path / "raw" / "sydney", "products": {"points.csv": DESCRIBED}, "copies": 2}
     )
-    write_borrowed(tmp_path / "cities", "lent", about, 3, 0.7, Mechanisms())
+    write_borrowed(tmp_path / "cities", "lent", about, 3, damaged=0.7, mechanisms=Mechanisms())
     folders = [tmp_path / "cities" / "lent", tmp_path / "cities" / "lent--2", tmp_path / "raw" / "sydney"]
     sections = {"tile_m": 200, "products": {"points.csv": DESCRIBED}}
     for path in folders[:2]:  # a borrowed city is written as EGMS; its description must not be that of the original

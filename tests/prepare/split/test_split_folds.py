@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.params import Prepare
 from plumbline.prepare.split import fold_blocks, split
 from tests.prepare.split.test_split import BLOCK_M, arranged, blocks_of, layouts, town
+from tests.refusals import refuses
 
 
 @given(layouts, st.integers(2, 7), st.integers(0, 99))
@@ -14,7 +14,7 @@ def test_folds_hold_whole_blocks_and_about_as_many_buildings(layout, folds, seed
     centre, city = arranged(layout)
     blocks = blocks_of(centre, city)
     if len(set(blocks)) < folds:
-        with pytest.raises(InputError, match=rf"prepare\.folds: {folds} found, but the buildings stand in"):
+        with refuses("folds.too_many", f"prepare.folds: {folds} ", "prepare.block_m"):
             fold_blocks(centre, city, folds, BLOCK_M, seed)
         return
     fold = fold_blocks(centre, city, folds, BLOCK_M, seed)

@@ -122,7 +122,7 @@ def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch
     lent = Borrowed.model_validate(said)
     assert said["products"] == {"Café_*.csv": about}
     assert said["footprints"] == {"*.geojson": {"id_column": "building_id"}}
-    write_borrowed(Path("cities"), PLACE, lent, 0, 0.5, Mechanisms())
+    write_borrowed(Path("cities"), PLACE, lent, 0, damaged=0.5, mechanisms=Mechanisms())
     assert {path.name for path in Path("cities", PLACE).iterdir()} == {
         "Café_0.csv",
         "Café_1.csv",

@@ -20,7 +20,7 @@ def smooth(years):
     return Smooth(years)
 
 
-def drawn(rng, smooth, rho, common, sigma, long=0.0):
+def drawn(rng, smooth, rho, common, sigma, *, long=0.0):
     root = np.linalg.cholesky(smooth.correlation(rho, long))
     shared, own = (rng.standard_normal((count, len(root))) @ root.T for count in (BUILDINGS, len(BUILDING)))
     return sigma[:, None] * (np.sqrt(common) * shared[BUILDING] + np.sqrt(1 - common) * own)
@@ -32,7 +32,7 @@ def drawn(rng, smooth, rho, common, sigma, long=0.0):
 def test_the_law_of_known_noise_is_found_and_what_was_lost_comes_back(smooth, years, rho, common, long):
     rng = np.random.default_rng(1)
     sigma = rng.uniform(2, 5, len(BUILDING))
-    noise = drawn(rng, smooth, rho, common, sigma, long)
+    noise = drawn(rng, smooth, rho, common, sigma, long=long)
     residual = smooth.residual(noise)
     law = smooth.law(residual, BUILDING)
     assert law.rho == pytest.approx(rho, abs=0.051)

@@ -113,7 +113,7 @@ def test_turbulence_has_unit_variance_and_a_power_law():
 def test_delays_are_of_their_size_alike_nearby_and_kept_from_epoch_to_epoch_as_asked(kept):
     rng = np.random.default_rng(1)
     place = rng.uniform(-480, 480, (200, 2))
-    found = delays(rng, np.vstack([place, place + 1.0]), 960.0, 5.0, 200, kept)
+    found = delays(rng, np.vstack([place, place + 1.0]), 960.0, sigma=5.0, epochs=200, rho=kept)
     assert found.shape == (400, 200)
     assert found.std() == pytest.approx(5, rel=0.2)
     assert np.abs(found[:200] - found[200:]).std() < 1
@@ -124,7 +124,7 @@ def test_shared_noise_is_alike_within_its_reach_and_new_at_each_epoch():
     rng = np.random.default_rng(2)
     place = rng.uniform(-400, 400, (300, 2))
     beside = [place + np.array([away, 0.0]) for away in (0.0, 30.0, 70.0)]
-    found = shared_noise(rng, np.vstack(beside), 960.0, 2.0, 30.0, 150)
+    found = shared_noise(rng, np.vstack(beside), 960.0, sigma=2.0, reach_m=30.0, epochs=150)
     near, reach, far = (float(np.mean(found[:300] * found[300 * k : 300 * k + 300])) for k in range(3))
     assert near == pytest.approx(4, rel=0.25)  # less between the nodes of its grid
     assert reach == pytest.approx(near / np.e, rel=0.25)
@@ -143,7 +143,7 @@ def test_own_movement_is_of_its_size_slow_and_each_scatterer_s_own():
 def test_patches_are_whole_halves_of_the_wavelength_and_stay(seed, count, wavelength):
     rng = np.random.default_rng(seed)
     place, time = rng.uniform(-480, 480, (300, 2)), np.linspace(0, 1, 40)
-    off = unwrapping_patches(rng, place, 960.0, count, time, wavelength) / (wavelength / 2)
+    off = unwrapping_patches(rng, place, 960.0, count=count, time=time, wavelength_mm=wavelength) / (wavelength / 2)
     np.testing.assert_allclose(off, np.round(off), atol=1e-9)
     assert np.abs(off).max() <= count
     assert (np.count_nonzero(np.diff(off, axis=1), axis=1) <= count).all()

@@ -40,7 +40,7 @@ def city():
     return layout, track, replace(motion, thermal=still)
 
 
-def points_on(layout, building, x, y, height, kind=STRUCTURE):
+def points_on(layout, building, x, y, height, *, kind=STRUCTURE):
     turn = layout.frames.angle[building]
     east = x * np.cos(turn) - y * np.sin(turn)
     north = x * np.sin(turn) + y * np.cos(turn)
@@ -171,7 +171,9 @@ def test_noise_has_the_statistics_that_were_asked_for():
     track = replace(draw_acquisitions(rng, BANDS["C"], 0, 5)[0], revisit_days=6, kept=np.ones(300, bool))
     points = many_points(400, 6, sigma=3.0)
     common = common_noise(rng, 400, track, reference)
-    noise = measurement_noise(rng, points, np.zeros(400), common, track, BANDS["C"], reference)
+    noise = measurement_noise(
+        rng, points, memory=np.zeros(400), common=common, acquisition=track, band=BANDS["C"], reference=reference
+    )
     typical = common.std(axis=1)
     assert COMMON_NOISE_MM[0] * 0.8 < typical.min() < typical.max() < COMMON_NOISE_MM[1] * 1.2
     assert typical.mean() == pytest.approx(np.mean(COMMON_NOISE_MM), rel=0.05)
@@ -198,7 +200,17 @@ def test_a_gap_parts_what_lies_on_its_sides():
     track = replace(draw_acquisitions(rng, BANDS["X"], 0, 5)[0], kept=kept)
     points = many_points(4000, 1, sigma=2.0)
     noise = np.clip(
-        measurement_noise(rng, points, np.zeros(4000), np.zeros((4000, 40)), track, BANDS["X"], reference), -6, 6
+        measurement_noise(
+            rng,
+            points,
+            memory=np.zeros(4000),
+            common=np.zeros((4000, 40)),
+            acquisition=track,
+            band=BANDS["X"],
+            reference=reference,
+        ),
+        -6,
+        6,
     )
     assert noise.shape == (4000, 30)
     assert np.corrcoef(noise[:, 8], noise[:, 9])[0, 1] > 0.45

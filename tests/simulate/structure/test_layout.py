@@ -110,7 +110,9 @@ def test_position_errors_are_wide_in_range_and_narrow_in_azimuth(layout, band):
     tracks = draw_acquisitions(rng, BANDS[band], 0, 2.0)
     axes = np.stack([range_and_azimuth(track.heading_deg) for track in tracks])
     rise = np.tan(np.radians([track.incidence_deg for track in tracks]))[points.track]
-    error = position_errors(rng, points.building, points.track, axes[points.track], rise, BANDS[band])
+    error = position_errors(
+        rng, building=points.building, track=points.track, axes=axes[points.track], rise=rise, band=BANDS[band]
+    )
     low, high = BANDS[band].position_m
     k = 2 * np.log(high / low)
     expected = low * np.sqrt(2 * (np.exp(k) - 1 - k) / k**2)  # root mean square; 2 (1 - b) is the density of NEAR

@@ -9,10 +9,10 @@ import pytest
 import shapely
 from shapely import affinity
 
-from plumbline.core.errors import InputError
 from plumbline.params import Footprints
 from plumbline.sources.city.causes import MAX_CAUSES, MOVING_AREAS, causes_of_city, read_causes
 from plumbline.sources.city.window import Window
+from tests.refusals import refuses
 
 RECORD = Window(date(2020, 1, 6), date(2023, 12, 30))
 EAST, NORTH = 4_321_000.0, 3_210_000.0
@@ -47,7 +47,7 @@ def test_the_moving_areas_of_a_result_are_causes(tmp_path):
 def test_a_result_without_moving_areas_is_refused(tmp_path):
     path = tmp_path / "result.gpkg"
     geopandas.GeoDataFrame(geometry=[LINE.buffer(20)], crs="EPSG:3035").to_file(path, layer="predictions")
-    with pytest.raises(InputError, match="in which no area moves"):
+    with refuses("causes.no_moving_area", "result.gpkg"):
         causes(path)
 
 
@@ -78,29 +78,29 @@ def test_what_was_not_there_during_the_record_is_left_out(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    ("columns", "said"),
+    ("columns", "key", "place"),
     [
-        ({"reach_m": ["far"]}, r"feature 1: reach_m 'far' found. Give metres above 0"),
-        ({"reach_m": [-3.0]}, "feature 1: reach_m '-3.0' found"),
-        ({"from": ["last year"]}, "feature 1: from 'last year' is no date"),
-        ({"from": ["2022-01-01"], "until": ["2021-01-01"]}, "feature 1: from 2022-01-01 is after until 2021-01-01"),
+        ({"reach_m": ["far"]}, "causes.wrong_reach", "reach_m 'far'"),
+        ({"reach_m": [-3.0]}, "causes.wrong_reach", "reach_m '-3.0'"),
+        ({"from": ["last year"]}, "window.not_a_day", "from 'last year'"),
+        ({"from": ["2022-01-01"], "until": ["2021-01-01"]}, "window.reversed", "from 2022-01-01 is after until 2021"),
     ],
 )
-def test_a_cell_that_is_not_understood_is_refused_with_its_place(tmp_path, columns, said):
-    with pytest.raises(InputError, match=said):
+def test_a_cell_that_is_not_understood_is_refused_with_its_place(tmp_path, columns, key, place):
+    with refuses(key, f"c.geojson: feature 1: {place}"):
         causes(written(tmp_path / "c.geojson", [LINE], **columns))
 
 
 @pytest.mark.filterwarnings("ignore:'crs' was not provided")
 def test_files_that_are_none_are_refused(tmp_path):
-    with pytest.raises(InputError, match="no such file"):
+    with refuses("file.missing", "none.gpkg"):
         causes(tmp_path / "none.gpkg")
-    with pytest.raises(InputError, match="holds no causes"):
+    with refuses("causes.none", "empty.gpkg"):
         causes(written(tmp_path / "empty.gpkg", [shapely.Point()]))
-    with pytest.raises(InputError, match=f"at most {MAX_CAUSES} causes"):
+    with refuses("causes.too_many", "many.gpkg", MAX_CAUSES):
         causes(written(tmp_path / "many.gpkg", [LINE] * (MAX_CAUSES + 1)))
     bare = written(tmp_path / "bare.gpkg", [LINE], crs=None)
-    with pytest.raises(InputError, match="no CRS"):
+    with refuses("footprints.no_crs", "bare.gpkg"):
         causes(bare)
     assert len(causes(bare, {"bare.gpkg": Footprints(crs="EPSG:3035")})) == 1
 

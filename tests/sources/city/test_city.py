@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from plumbline.params import Ingest, Product
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.ingested import open_ingested, open_profiles
 from plumbline.sources.city.profile_rows import read_profiles
+from tests.refusals import refuses
 from tests.sources.city.write_profiles import profiles
 from tests.sources.make import egms, squares
 
@@ -105,7 +105,7 @@ def test_cities_of_points_stand_beside(city, tmp_path):
     assert [one.folder.name for one in open_profiles(tmp_path / "out")] == ["old"]
     (tmp_path / "copy" / "town").mkdir(parents=True)
     profiles(tmp_path / "copy" / "town" / "rows.csv", ROWS)
-    with pytest.raises(InputError, match="two city folders are named town"):
+    with refuses("cities.repeated_name", "town"):
         ingest([town, tmp_path / "copy" / "town"], stated(), tmp_path / "out")
 
 
@@ -120,47 +120,44 @@ def test_the_same_rows_give_the_same_bytes_and_a_changed_file_others(city, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("about", "message"),
+    ("about", "key", "place"),
     [
-        ({}, r"rows\.csv: looks like profile rows .*\n.*\n.*\n *'rows\.csv':\n *profiles:"),
-        ({"*.csv": {"track": "a"}}, r"rows\.csv: looks like profile rows"),
-        ({"*.csv": {"format": "egms"}}, "old: one file of footprints is needed"),
-        (
-            {"*.csv": {"profiles": STATED | {"quadrants": {1: "NE"}}}},
-            r"line 1: location 2 found, of which .* it knows 1\. ",
-        ),
+        ({}, "profiles.unstated", "\n    'rows.csv':\n      profiles:"),
+        ({"*.csv": {"track": "a"}}, "profiles.unstated", "rows.csv"),
+        ({"*.csv": {"format": "egms"}}, "folder.not_one_footprints", "old"),
+        ({"*.csv": {"profiles": STATED | {"quadrants": {1: "NE"}}}}, "profiles.unstated_location", "1: location 2"),
     ],
 )
-def test_what_rows_do_not_say_is_asked_for(city, tmp_path, about, message):
-    with pytest.raises(InputError, match=message):
+def test_what_rows_do_not_say_is_asked_for(city, tmp_path, about, key, place):
+    with refuses(key, place):
         ingest([city], Ingest.model_validate({"products": about}), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
-    ("ends", "unit", "message"),
+    ("ends", "unit", "key", "place"),
     [
-        ([], "percent", r"rows\.csv, line 1"),
-        ([5, 1], "strain", r"line 1: severity 5 found, in strain more than a strain of 1\. Check profiles"),
+        ([], "percent", "profiles.unknown_location", ", cell 8: 500 "),
+        ([5, 1], "strain", "profiles.impossible_severity", ": severity 5"),
     ],
 )
-def test_what_params_say_and_the_rows_are_not_is_refused(city, tmp_path, ends, unit, message):
+def test_what_params_say_and_the_rows_are_not_is_refused(city, tmp_path, ends, unit, key, place):
     profiles(city / "rows.csv", [(pairs, [*sizes[:2], *ends]) for pairs, sizes in ROWS])
-    with pytest.raises(InputError, match=message):
+    with refuses(key, f"rows.csv, line 1{place}"):
         ingest([city], stated(severity_unit=unit), tmp_path / "out")
 
 
 @pytest.mark.parametrize("name", ["labels.csv", "footprints.geojson", "points.csv", "more.zip"])
 def test_other_files_beside_profile_rows_are_refused(city, tmp_path, name):
     egms(city / name)
-    with pytest.raises(InputError, match=rf"old: {name} found beside rows\.csv"):
+    with refuses("profiles.other_inputs", f"old: {name}", "rows.csv"):
         ingest([city], stated(), tmp_path / "out")
 
 
 def test_unlabelled_rows_alone_cannot_train(city, tmp_path):
     (city / "rows.csv").unlink()
     profiles(city / "plain.csv", UNLABELLED)
-    with pytest.raises(InputError, match=r"old: none of its profile rows has a label \(plain\.csv\)\. Training needs"):
+    with refuses("profiles.no_labels", "old", "plain.csv"):
         ingest([city], stated(), tmp_path / "out")
 
 

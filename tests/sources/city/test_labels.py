@@ -4,8 +4,8 @@ import geopandas
 import pandas as pd
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.sources.city.labels import match_footprints, no_labels, read_labels
+from tests.refusals import refuses, warned, warning_keys
 
 HEADER = "building_id,severity_permille,quadrant\n"
 GOOD = "a,0.5,NE\nb,0.49999,\nc,2.25,SW\nd,0,\n"
@@ -58,19 +58,19 @@ def test_all_right_quadrants_mechanism_and_difficulty_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("row", "key", "place"),
     [
-        ("e,2,NE,NW|SW,end,", r"accepted: 'NW\|SW' found, quadrants with '\|' between them are needed, the one of"),
-        ("e,2,NE,NE|N,end,", r"accepted: 'NE\|N' found"),
-        ("e,2,NE,NE;SE,end,", "accepted: 'NE;SE' found"),
-        ("e,2,,NE|SE,end,", "quadrant: '' found"),
-        ("e,2,NE,NE|SE,ends,", "mechanism: 'ends' found, one of corner, end, step, bowl, bending, several is needed"),
-        ("e,0.5,NE,NE,none,", "mechanism: 'none' found"),
-        ("e,1,NE,,,Hard", "difficulty: 'Hard' found, one of easy, medium, hard is need"),
+        ("e,2,NE,NW|SW,end,", "labels.wrong_accepted_quadrants", "accepted: 'NW|SW'"),
+        ("e,2,NE,NE|N,end,", "labels.wrong_accepted_quadrants", "accepted: 'NE|N'"),
+        ("e,2,NE,NE;SE,end,", "labels.wrong_accepted_quadrants", "accepted: 'NE;SE'"),
+        ("e,2,,NE|SE,end,", "labels.unknown_quadrant", "quadrant: ''"),
+        ("e,2,NE,NE|SE,ends,", "labels.unknown_mechanism", "mechanism: 'ends'"),
+        ("e,0.5,NE,NE,none,", "labels.unknown_mechanism", "mechanism: 'none'"),
+        ("e,1,NE,,,Hard", "labels.unknown_difficulty", "difficulty: 'Hard'"),
     ],
 )
-def test_a_bad_cell_of_the_optional_columns_is_named_by_line(tmp_path, row, message):
-    with pytest.raises(InputError, match=rf"labels\.csv, line 3, column {message}"):
+def test_a_bad_cell_of_the_optional_columns_is_named_by_line(tmp_path, row, key, place):
+    with refuses(key, f"labels.csv, line 3, column {place}"):
         read_labels(write(tmp_path, ALL_COLUMNS + "a,2,NE,NE|SE,end,easy\n" + row + "\n"))
 
 
@@ -78,39 +78,36 @@ def test_a_bad_cell_of_the_optional_columns_is_named_by_line(tmp_path, row, mess
 def test_a_last_line_without_end_is_read_with_a_warning(tmp_path, caplog, end):
     """The decimals of a last severity, or a second accepted quadrant, may be cut off without another sign."""
     assert len(read_labels(write(tmp_path, HEADER + GOOD + "e,3,NW" + end))) == 5
-    warning = "labels.csv: its last line has no line end. If the file was cut off, labels are missing"
-    assert (warning in caplog.text) == (not end)
-    assert ("5 are read, the last of building e." in caplog.text) == (not end)
+    assert bool(warned(caplog, "labels.no_line_end", "labels.csv", "5 are read", "building e")) == (not end)
 
 
 @pytest.mark.parametrize(
-    ("row", "message"),
+    ("row", "key", "place"),
     [
-        ("e,0.6,", "line 6, column quadrant: '' found, one of NE, NW, SW, SE is needed; the cell may be empty where"),
-        ("e,0.6,N", "line 6, column quadrant: 'N' found"),
-        ("e,0.1,north", "line 6, column quadrant: 'north' found"),
-        ("e,-1,NE", "line 6, column severity_permille: -1.0 found, a strain from 0 to 1000"),
-        ("e,,NE", "line 6, column severity_permille: no value found"),
-        ("e,inf,NE", "line 6, column severity_permille: inf found"),
-        ("e,much,NE", "line 6, column severity_permille: 'much' found, a number is needed"),
-        (",1,NE", "line 6, column building_id: '' found"),
-        ("a,1,NE", "line 6, column building_id: 'a' found, each building may be labelled once"),
-        ("e,1", "line 6: 2 cells found"),
+        ("e,0.6,", "labels.unknown_quadrant", ", column quadrant: ''"),
+        ("e,0.6,N", "labels.unknown_quadrant", ", column quadrant: 'N'"),
+        ("e,0.1,north", "labels.unknown_quadrant", ", column quadrant: 'north'"),
+        ("e,-1,NE", "labels.impossible_severity", ", column severity_permille: -1.0"),
+        ("e,,NE", "labels.impossible_severity", ", column severity_permille: no value"),
+        ("e,inf,NE", "labels.impossible_severity", ", column severity_permille: inf"),
+        ("e,much,NE", "csv.not_a_number", ", column severity_permille: 'much'"),
+        (",1,NE", "labels.empty_id", ", column building_id: ''"),
+        ("a,1,NE", "labels.repeated_id", ", column building_id: 'a'"),
+        ("e,1", "csv.cell_count", ": 2 cells"),
     ],
 )
-def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, message):
-    with pytest.raises(InputError, match=rf"labels\.csv, {message}"):
+def test_a_bad_label_is_named_by_file_line_and_column(tmp_path, row, key, place):
+    with refuses(key, f"labels.csv, line 6{place}"):
         read_labels(write(tmp_path, HEADER + GOOD + row + "\n"))
 
 
 def test_quadrants_without_any_damage_are_asked_about(tmp_path, caplog):
     read_labels(write(tmp_path, HEADER + "a,0.1,\nb,0.4,\n"))
-    assert not caplog.text
+    assert not warning_keys(caplog)
     fractions = write(tmp_path, HEADER + "a,0.0001,\nb,0.0035,NE\n")
     read_labels(fractions)
-    assert "of 1 buildings with a quadrant 1 have severities below 0.5 permille" in caplog.text
-    assert "(the largest of all is 0.0035)" in caplog.text
-    with pytest.raises(InputError, match=r"Are they in permille, .* leave the quadrants of undamaged buildings empty"):
+    assert warned(caplog, "labels.small_severity", "of 1 buildings", "0.5 permille", "0.0035")
+    with refuses("labels.small_severity", "labels.csv", "0.0035"):
         read_labels(fractions, few=True)
 
 
@@ -118,30 +115,28 @@ def test_quadrants_without_any_damage_are_asked_about(tmp_path, caplog):
 def test_percent_are_asked_about_although_the_worst_are_damage_in_permille_too(tmp_path, caplog, above, asked):
     rows = [f"b{number},{0.6 if number < above else 0.2},SW" for number in range(8)]
     labels = read_labels(write(tmp_path, HEADER + "\n".join(rows) + "\nc,0.01,\n"), few=True)
-    assert ("Are they in permille" in caplog.text) == asked
+    assert bool(warned(caplog, "labels.small_severity")) == asked
     assert (labels["quadrant"] == "SW").sum() == above
 
 
 def test_severities_of_another_unit_are_asked_about(tmp_path, caplog):
     read_labels(write(tmp_path, HEADER + GOOD))
-    assert not caplog.text
+    assert not warning_keys(caplog)
     assert read_labels(write(tmp_path, HEADER + GOOD + "e,450,NE\n"))["severity_permille"].max() == 450
-    assert "1 severities above 30 permille (the largest 450): category 4 begins at 3. Are they in permille?" in (
-        caplog.text
-    )
+    assert warned(caplog, "labels.large_severity", "1 severities above 30 permille", "450")
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "key", "place"),
     [
-        ("building_id\na\n", "missing: severity_permille, quadrant; the header has building_id"),
-        (HEADER, "no labels"),
-        (None, "no such file"),
+        ("building_id\na\n", "labels.missing_column", ", line 1: missing: severity_permille, quadrant"),
+        (HEADER, "labels.none", ""),
+        (None, "file.missing", ""),
     ],
 )
-def test_files_that_are_no_labels_are_refused(tmp_path, content, message):
+def test_files_that_are_no_labels_are_refused(tmp_path, content, key, place):
     path = tmp_path / "labels.csv" if content is None else write(tmp_path, content)
-    with pytest.raises(InputError, match=message):
+    with refuses(key, f"labels.csv{place}"):
         read_labels(path)
 
 
@@ -163,21 +158,17 @@ def test_blanks_and_decimals_of_whole_numbers_are_overlooked_where_only_so_there
 
 @pytest.mark.parametrize("name", ["0012", "12.5", "h1", "1 2", "12.0.0", ""])
 def test_nothing_else_is(name):
-    with pytest.raises(InputError, match=rf"labels\.csv: not in footprints\.geojson: 1 of the labelled .*\('{name}'\)"):
+    with refuses("labels.unknown_building", *FILES, f"1 of the labelled buildings ('{name}')"):
         matched([name, "12"], ["12", "H1"])
 
 
 @pytest.mark.parametrize(
-    ("names", "there", "message"),
+    ("names", "there", "key", "places"),
     [
-        (
-            ["b", "a "],
-            [str(number) for number in range(9)],
-            r"\('a ', 'b'\)\. Its buildings are called '0', '1', '2', '3', '4', …\. Mend",
-        ),
-        (["12", "12.0", "13"], ["12", "13"], r"labels\.csv: '12', '12\.0' are of one building of footprints\.geojson"),
+        (["b", "a "], list("012345678"), "labels.unknown_building", ["('a ', 'b')", "'0', '1', '2', '3', '4', …"]),
+        (["12", "12.0", "13"], ["12", "13"], "labels.repeated_building", ["'12', '12.0'"]),
     ],
 )
-def test_a_refusal_shows_what_the_files_call_the_buildings(names, there, message):
-    with pytest.raises(InputError, match=message):
+def test_a_refusal_shows_what_the_files_call_the_buildings(names, there, key, places):
+    with refuses(key, *FILES, *places):
         matched(names, there)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.sources.city.files import point_files
 from plumbline.sources.files.opened import OpenedFile
+from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -55,10 +55,10 @@ def test_each_file_counts_once_in_the_order_given(city, folder):
 
 
 def test_a_folder_without_products_and_a_pattern_that_fits_nothing_are_refused(city, tmp_path):
-    with pytest.raises(InputError, match=r"--points .*: no point product in this folder \(nothing found\)"):
+    with refuses("folder.no_product", f"--points {tmp_path}", "nothing"):
         point_files([tmp_path])
     (tmp_path / "f.geojson").symlink_to(city.footprints)
-    with pytest.raises(InputError, match=r"in this folder \(f\.geojson found\)"):
+    with refuses("folder.no_product", "f.geojson"):
         point_files([tmp_path])
-    with pytest.raises(InputError, match=r"--points .*EGMS_\*\.zip: no file fits this pattern"):
+    with refuses("pattern.no_file", f"--points {tmp_path / 'EGMS_*.zip'}"):
         point_files([tmp_path / "EGMS_*.zip"])

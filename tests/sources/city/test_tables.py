@@ -1,10 +1,9 @@
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.sources.city.tiles import HALO_M, cells, make_tiles, tile_name
+from tests.refusals import refuses
 
 
 @given(seed=st.integers(0, 10_000), side=st.floats(100, 3000), away=st.sampled_from([-5e5, 0.0, 4e6]))
@@ -33,5 +32,5 @@ def test_tiles_are_named_by_column_and_row():
 
 def test_a_footprint_longer_than_a_tile_is_refused():
     centre = np.array([[500.0, 500.0]])
-    with pytest.raises(InputError, match=r"ingest\.tile_m: tiles of 100 m found"):
+    with refuses("tiles.too_narrow", "ingest.tile_m", "100 m"):
         make_tiles(centre, np.array([[0.0, 480.0, 1000.0, 520.0]]), 100.0)

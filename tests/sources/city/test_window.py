@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.sources.city.in_memory import Reading, read_city_files, read_tracks
 from plumbline.sources.city.window import ALL_TIME, Window, parse_window
+from tests.refusals import refuses
 from tests.sources.make import track
 
 BASE = Path(__file__).parents[2] / "fixtures" / "cases" / "base"
@@ -42,31 +42,25 @@ def test_a_side_that_is_left_out_is_open():
 
 
 @pytest.mark.parametrize(
-    ("since", "until", "said"),
+    ("since", "until", "key", "place"),
     [
-        ("2022-01-01", "2021-01-01", "since 2022-01-01 is after until 2021-01-01"),
-        ("lately", None, "since: 'lately' is no date"),
-        (None, "2021-02-30", "until: '2021-02-30' is no date"),
+        ("2022-01-01", "2021-01-01", "window.reversed", "since 2022-01-01 is after until 2021-01-01"),
+        ("lately", None, "window.not_a_day", "since: 'lately'"),
+        (None, "2021-02-30", "window.not_a_day", "until: '2021-02-30'"),
     ],
 )
-def test_what_is_no_window_is_refused(since, until, said):
-    with pytest.raises(InputError, match=said):
+def test_what_is_no_window_is_refused(since, until, key, place):
+    with refuses(key, place):
         parse_window(since, until)
 
 
 @pytest.mark.parametrize(
     ("until", "left", "needed", "read"),
     [
-        (
-            "2018-12-31",
-            "0 of its .* are",
-            8,
-            lambda window: read_city_files(POINTS, HOUSES, Reading(window=window)),
-        ),
-        ("2019-01-27", "1 of its .* is", 2, lambda window: read_tracks(POINTS, window=window)),  # as `restore` does
+        ("2018-12-31", 0, 8, lambda window: read_city_files(POINTS, HOUSES, Reading(window=window))),
+        ("2019-01-27", 1, 2, lambda window: read_tracks(POINTS, window=window)),  # as `restore` does
     ],
 )
 def test_too_few_epochs_are_refused_with_the_file_its_dates_and_the_window(until, left, needed, read):
-    message = rf"asc\.csv: {left} up to {until}; at least {needed} are needed"
-    with pytest.raises(InputError, match=message):
+    with refuses("epochs.too_few", f"asc.csv: {left} of its", f"up to {until}; at least {needed}"):
         read(parse_window(None, until))

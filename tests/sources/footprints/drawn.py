@@ -90,10 +90,6 @@ def assert_same_ground(read: geopandas.GeoDataFrame, wanted: Any = None, within_
     assert shapely.hausdorff_distance(read.geometry.to_numpy(), shapes).max() < within_m
 
 
-def warnings_in(caplog: Any) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-
-
 def osm_xml(
     nodes: Iterable[tuple[int, float, float]],
     ways: Iterable[tuple[int, list[int], dict[str, str]]],

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.sources.footprints.buildings import read_buildings
+from tests.refusals import warned
 from tests.sources.footprints.test_cases import BASE, CASES, CRS
 
 FOLDER = CASES / "building-parts"
@@ -34,7 +35,7 @@ def test_parts_that_a_file_names_so_are_passed_over(name, caplog):
 
 def test_others_that_are_covered_are_named_in_a_warning(caplog):
     assert read_buildings(FOLDER / "nested.gpkg", CRS).attrs["covered"] == 36
-    assert "36 footprints are covered by 72 others in them, which get their points: feature 1 (H000)" in caplog.text
+    assert warned(caplog, "footprints.nested", "nested.gpkg: 36 ", "72 others", "feature 1 (H000)")
 
 
 COLUMNS = [
@@ -104,5 +105,4 @@ def test_one_building_of_two_sources_is_named_in_a_warning(tmp_path, caplog, eas
     found = read(tmp_path, [OUTLINE, apart, shapely.affinity.translate(OUTLINE, east)], name=["a", "b", "c"])
     assert (found.attrs["overlapping"], found.attrs["covered"]) == (count, 0)
     assert found.attrs["drawn_twice"] == int(east < 0.01)
-    said = "1 footprints lie half or more over another one: feature 3 (B0000003). Of each two, one gets the points"
-    assert (said in caplog.text) == bool(count)
+    assert len(warned(caplog, "footprints.overlapping", "feature 3 (B0000003)")) == count

@@ -11,11 +11,11 @@ import pytest
 import shapely
 import yaml
 
-from plumbline.core.errors import InputError
 from plumbline.params import Footprints, Ingest
 from plumbline.sources.footprints import area as area_module
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings, reprojected
+from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, SQUARE, assert_same_ground, geojson, in_degrees, polygon, save
 from tests.sources.make import EAST, NORTH, squares, unless_refused, zipped
 
@@ -105,7 +105,7 @@ def test_a_projection_with_the_northing_first_is_written_easting_first(tmp_path,
     ids=str,
 )
 def test_a_geojson_with_a_crs_that_is_not_known_is_refused(tmp_path, crs, first):
-    with pytest.raises(InputError, match=r"f\.geojson: crs .* found, which is not known"):
+    with refuses("geojson.unknown_crs", "f.geojson: crs "):
         read_buildings(drawn(tmp_path / "f.geojson", crs, first), CRS)
 
 
@@ -119,17 +119,17 @@ def test_a_crs_that_is_something_within_a_feature_is_none_of_the_collection(tmp_
 
 
 @pytest.mark.parametrize(
-    ("name", "scale", "message"),
+    ("name", "scale", "key", "place"),
     [
-        ("EPSG:5701", 1, r"CRS EPSG:5701 \(Vertical CRS\) found"),
-        (None, 1e5, "cannot be degrees"),
-        ("EPSG:3035", 1, "without area"),
+        ("EPSG:5701", 1, "crs.wrong_kind", "EPSG:5701"),
+        (None, 1e5, "footprints.no_crs", "cannot be degrees"),
+        ("EPSG:3035", 1, "footprints.no_area", "feature 1 "),
     ],
     ids=["heights only", "metres as degrees", "degrees as metres"],
 )
-def test_a_crs_that_cannot_be_that_of_the_coordinates_is_refused(tmp_path, name, scale, message):
+def test_a_crs_that_cannot_be_that_of_the_coordinates_is_refused(tmp_path, name, scale, key, place):
     ring = (np.array(SQUARE) * scale).tolist()
-    with pytest.raises(InputError, match=message):
+    with refuses(key, "f.geojson", place):
         read_buildings(drawn(tmp_path / "f.geojson", name and named(name), ring=ring), CRS)
 
 
@@ -155,8 +155,7 @@ def test_without_a_way_the_datum_is_taken_for_the_other_with_a_warning(caplog):
     house = shapely.box(6e5, 5e6, 6e5 + 20, 5e6 + 10)
     there = geopandas.GeoDataFrame(geometry=[house], crs="+proj=utm +zone=32 +ellps=intl")
     moved = reprojected("f.gpkg", there, "EPSG:3035")
-    assert "f.gpkg: no way is known from" in caplog.text
-    assert "footprints may lie up to 100 m off" in caplog.text
+    assert warned(caplog, "crs.approximate_datum", "f.gpkg", "EPSG:3035", "100 m")
     assert np.isfinite(moved.total_bounds).all()
 
 
@@ -185,7 +184,7 @@ def near(monkeypatch, request):
 def test_a_stated_crs_counts_where_a_geojson_without_one_cannot_be_in_degrees(tmp_path, kind, code, near):
     """The parser of GDAL says WGS 84 of each, the file does not."""
     path = unnamed(tmp_path / "f.geojson", squares().to_crs(code), kind)
-    with pytest.raises(InputError, match=r"no CRS.*cannot be degrees") as refused:
+    with refuses("footprints.no_crs", path, "cannot be degrees") as refused:
         read_buildings(path, CRS, area=near)
     line = str(refused.value).partition("\n")[2].replace("EPSG:32633", code)
     stated = Ingest.model_validate(yaml.safe_load(line)["ingest"]).footprints
@@ -196,9 +195,9 @@ def test_a_stated_crs_does_not_count_for_degrees_and_one_lost_feature_decides_no
     degrees, stated = in_degrees(), {"*": Footprints(crs="EPSG:25832")}
     path = unnamed(tmp_path / "f.geojson", degrees, "collection")
     assert_same_ground(read_buildings(path, CRS, stated=stated))
-    assert "does not count, coordinates in a GeoJSON without `crs` are degrees of WGS 84" in caplog.text
+    assert warned(caplog, "footprints.unused_crs", "f.geojson", "EPSG:25832", "WGS 84")
     degrees.loc[0, "geometry"] = shapely.box(1e6, 1e6, 2e6, 2e6)
-    with pytest.raises(InputError, match="cannot be degrees of longitude and latitude, as the CRS"):
+    with refuses("crs.not_degrees", "f.geojson"):
         read_buildings(unnamed(path, degrees, "collection"), CRS, stated=stated)
 
 
@@ -218,7 +217,7 @@ def test_a_stated_crs_counts_where_the_file_s_own_says_no_place(tmp_path, name, 
             for table in ("gpkg_geometry_columns", "gpkg_contents"):
                 connection.execute(f"UPDATE {table} SET srs_id = {undefined}")
     if crs == CRS:
-        with pytest.raises(InputError, match=r"no CRS.*cannot be degrees"):
+        with refuses("footprints.no_crs", path, "cannot be degrees"):
             read_buildings(path, CRS)
     assert_same_ground(read_buildings(path, CRS, stated={"*": Footprints(crs=crs)}), squares())
 
@@ -233,7 +232,7 @@ def test_a_geoparquet_that_names_no_crs_is_in_degrees_only_if_it_may_be(tmp_path
         del about["columns"]["geometry"]["crs"]
         pq.write_table(table.replace_schema_metadata({b"geo": json.dumps(about)}), path)
         if crs == CRS:
-            with pytest.raises(InputError, match=r"no CRS.*cannot be degrees"):
+            with refuses("footprints.no_crs", path, "cannot be degrees"):
                 read_buildings(path, CRS, area=near)
         assert_same_ground(read_buildings(path, CRS, stated={"*": Footprints(crs=CRS)}, area=near))
-    assert "does not count, coordinates in a GeoParquet without `crs` are degrees" in caplog.text
+    assert warned(caplog, "footprints.unused_crs", "f.parquet", "GeoParquet", "WGS 84")

@@ -13,6 +13,7 @@ from plumbline.serve.predict import predict
 from plumbline.serve.request import Request
 from plumbline.sources.city.in_memory import Reading
 from plumbline.sources.footprints.buildings import read_buildings
+from tests.refusals import warning_keys
 
 CASES = Path(__file__).parents[2] / "fixtures" / "cases"
 BASE = CASES / "base"
@@ -38,7 +39,7 @@ def test_texts_in_utf_8_without_a_cpg_are_as_they_were_written(base, caplog):
     read = read_buildings(CASES / "mojibake-ids" / "enc.shp", CRS, id_column="NAME")
     assert read["building_id"].tolist() == [f"Höhe Straße {number}" for number in range(36)]
     assert shapely.equals(read.geometry.to_numpy(), base.geometry.to_numpy()).all()
-    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert not warning_keys(caplog)
 
 
 def test_google_open_buildings_are_at_the_same_place_without_a_crs_in_the_file(base):

@@ -9,6 +9,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
+from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, assert_same_ground, contents, in_degrees, save
 from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import squares, zipped
@@ -26,7 +27,7 @@ def test_a_zip_with_two_geodatabases_warns_which_is_read(tmp_path, caplog):
     squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
     both = {**contents(tmp_path / "b.gdb", "roads.gdb/"), **contents(tmp_path / "b.gdb", "buildings.gdb/")}
     assert len(read_buildings(zipped(tmp_path / "f.zip", both), CRS)) == 3
-    assert "buildings.gdb is read" in caplog.text
+    assert warned(caplog, "archive.member_chosen", "f.zip", "buildings.gdb is read")
 
 
 def test_of_the_layers_of_geofabrik_the_buildings_are_read(tmp_path):
@@ -54,58 +55,52 @@ def test_a_file_that_points_at_others_opens_none_of_them(tmp_path, text, name):
         zipped(path, {"f.json": text})
     else:
         path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
-    with pytest.raises(InputError, match=r"holds no footprints, but points at other files or servers"):
+    with refuses("file.foreign", name, "points at other files or servers"):
         read_buildings(path, CRS)
 
 
 EMPTY = '{"type": "FeatureCollection", "features": []}'
 REPORT = b'<?xml version="1.0"?>\n<ows:ExceptionReport xmlns:ows="x"></ows:ExceptionReport>'
 NO_FOOTPRINTS = {
-    "report.geojson": (REPORT, "server's error message"),
-    "service.geojson": (b"<ServiceExceptionReport version='1.2.0'/>", "server's error message"),
-    "page.geojson": (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "a web page instead of data"),
-    "lfs.geojson": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "pointer of Git LFS"),
-    "tiles.geojson": (b"PMTiles\x03" + b"\0" * 200, "map tiles, which cut and simplify buildings"),
-    "f.mbtiles": (b"SQLite format 3\0", "map tiles, which cut and simplify buildings"),
-    "utf16.geojson": (EMPTY.encode("utf-16"), "text in UTF-16"),
-    "utf16be.geojson": (EMPTY.encode("utf-16-be"), "text in UTF-16"),
-    "overpass.json": (
-        (CASES / "messages" / "overpass.json").read_bytes(),
-        "an answer of Overpass as its own JSON.*GeoJSON.*out:xml",
-    ),
-    "elements.json": (b'{"elements": [{"type": "node", "id": 1}]}', "an answer of Overpass as its own JSON"),
-    "token.json": (b'{"error": {"code": 499, "message": "Token Required"}}', "a server's error message"),
-    "detail.geojson": (b'{"detail": "Authentication credentials were not provided."}', "a server's error message"),
-    "forbidden.zip": (b'{"message": "Forbidden"}', "not a zip: a server's error message"),
-    "begins.zip": (b"PK is not how it begins", r"not a zip\. Download it again"),
-    "layers.gml": (b'<wfs:WFS_Capabilities xmlns:wfs="w"/>', r"a server's list of its layers.*GetFeature"),
-    "f.qlr": (b"<!DOCTYPE qgis-layer-definition>\n<qlr/>", "a project or style of QGIS"),
-    "list.json": (b'[{"id": "1", "type": "Feature", "geometry": null}]', "a list of their own.*`jq .*> OUT"),
-    "rows.json": (b'[{"id": "1", "the_geom": {"type": "Polygon"}}]', "rows of a server as plain JSON"),
-    "addresses.txt": (b"https://egms.land.copernicus.eu/EGMS_L2b_117.zip?id=a\n" * 2, "a list of addresses"),
-    "f.dwg": (b"AC1032" + bytes(99), r"a drawing of AutoCAD \(DWG\)"),
-    "f.csv.crdownload": (b"pid,easting\na,1\n", "an unfinished download"),
-    "outline.csv": (b"POLYGON ((0 0, 1 0, 1 1, 0 0))\n", "its first line is an outline. Write the names of the col"),
-    "links.kml": (
-        b"<kml><Document><NetworkLink><Link/></NetworkLink></Document></kml>",
-        "a KML that only links to others",
-    ),
-    "f.geojson.bz2": (bz2.compress(b"{}"), "a bzip2 archive. Unpack it"),
-    "f.gpkg.xz": (lzma.compress(b"{}"), "a xz archive. Unpack it"),
-    "f.7z": (b"7z\xbc\xaf\x27\x1c" + b"\0" * 60, "a 7z archive. Unpack it"),
-    "f.rar": (b"Rar!\x1a\x07" + b"\0" * 60, "a rar archive. Unpack it"),
-    "f.prj": (b'PROJCS["ETRS89"]', "a part of a Shapefile, which has no outlines. Give its .shp"),
-    "f.txt": (b"notes about the buildings\n", "no file of footprints: .* Give the buildings' outlines as GeoJSON"),
-    "f.png": (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "no file of footprints|a table without geometry"),
+    "report.geojson": (REPORT, "file.foreign", "error message"),
+    "service.geojson": (b"<ServiceExceptionReport version='1.2.0'/>", "file.foreign", "error message"),
+    "page.geojson": (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "file.foreign", "web page"),
+    "lfs.geojson": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "file.foreign", "Git LFS"),
+    "tiles.geojson": (b"PMTiles\x03" + b"\0" * 200, "file.foreign", "map tiles"),
+    "f.mbtiles": (b"SQLite format 3\0", "file.foreign", "map tiles"),
+    "utf16.geojson": (EMPTY.encode("utf-16"), "file.foreign", "UTF-16"),
+    "utf16be.geojson": (EMPTY.encode("utf-16-be"), "file.foreign", "UTF-16"),
+    "overpass.json": ((CASES / "messages" / "overpass.json").read_bytes(), "file.foreign", "out:xml"),
+    "elements.json": (b'{"elements": [{"type": "node", "id": 1}]}', "file.foreign", "Overpass"),
+    "token.json": (b'{"error": {"code": 499, "message": "Token Required"}}', "file.foreign", "error message"),
+    "detail.geojson": (b'{"detail": "Authentication credentials were not provided."}', "file.foreign", "error message"),
+    "forbidden.zip": (b'{"message": "Forbidden"}', "archive.not_a_zip", "error message"),
+    "begins.zip": (b"PK is not how it begins", "archive.not_a_zip", "Download"),
+    "layers.gml": (b'<wfs:WFS_Capabilities xmlns:wfs="w"/>', "file.foreign", "GetFeature"),
+    "f.qlr": (b"<!DOCTYPE qgis-layer-definition>\n<qlr/>", "file.foreign", "QGIS"),
+    "list.json": (b'[{"id": "1", "type": "Feature", "geometry": null}]', "file.foreign", "`jq "),
+    "rows.json": (b'[{"id": "1", "the_geom": {"type": "Polygon"}}]', "file.foreign", "plain JSON"),
+    "addresses.txt": (b"https://egms.land.copernicus.eu/EGMS_L2b_117.zip?id=a\n" * 2, "file.foreign", "addresses"),
+    "f.dwg": (b"AC1032" + bytes(99), "file.foreign", "DWG"),
+    "f.csv.crdownload": (b"pid,easting\na,1\n", "file.unfinished", "download"),
+    "outline.csv": (b"POLYGON ((0 0, 1 0, 1 1, 0 0))\n", "csv.no_header", "columns"),
+    "links.kml": (b"<kml><Document><NetworkLink><Link/></NetworkLink></Document></kml>", "file.foreign", "KML"),
+    "f.geojson.bz2": (bz2.compress(b"{}"), "file.foreign", "bzip2"),
+    "f.gpkg.xz": (lzma.compress(b"{}"), "file.foreign", "xz"),
+    "f.7z": (b"7z\xbc\xaf\x27\x1c" + b"\0" * 60, "file.foreign", "7z"),
+    "f.rar": (b"Rar!\x1a\x07" + b"\0" * 60, "file.foreign", "rar"),
+    "f.prj": (b'PROJCS["ETRS89"]', "shapefile.part", ".shp"),
+    "f.txt": (b"notes about the buildings\n", "footprints.unknown_format", "GeoJSON"),
+    "f.png": (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "footprints.unknown_format", "GeoJSON"),
 }
-"""Name -> content, and what the message says: none is called damaged."""
+"""Name -> content, key and what the message names: none is called damaged."""
 
 
 @pytest.mark.parametrize("name", NO_FOOTPRINTS)
 def test_what_was_given_instead_of_footprints_is_named_and_not_called_damaged(tmp_path, name):
-    content, message = NO_FOOTPRINTS[name]
+    content, key, place = NO_FOOTPRINTS[name]
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=rf"{name}: .*({message})") as refused:
+    with refuses(key, name, place) as refused:
         read_buildings(tmp_path / name, CRS)
     assert "damaged" not in str(refused.value)
 
@@ -123,7 +118,7 @@ def test_an_answer_of_arcgis_in_its_own_json_is_read(tmp_path):
 def test_a_zip_with_the_latest_rows_of_a_geopackage_beside_it_is_refused(tmp_path):
     squares().to_file(tmp_path / "f.gpkg")
     path = zipped(tmp_path / "f.zip", {"f.gpkg": (tmp_path / "f.gpkg").read_bytes(), "f.gpkg-wal": b"rows"})
-    with pytest.raises(InputError, match=r"f\.zip: the latest changes of f\.gpkg are in f\.gpkg-wal, .* Unpack it"):
+    with pytest.raises(InputError, match=r"f\.zip: .*f\.gpkg-wal"):
         read_buildings(path, CRS)
 
 
@@ -140,7 +135,8 @@ def test_files_on_a_read_only_disk_are_read(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("suffix", ["gpkg", "fgb", "geojson", "geojsonl", "parquet", "csv"])
 def test_what_is_cut_off_is_to_be_downloaded_again(tmp_path, suffix):
+    key = {"geojsonl": "geojson.cut_off", "csv": "csv.cut_off"}.get(suffix, "footprints.unreadable")
     path = save(in_degrees(), tmp_path / f"f.{suffix}")
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 3 // 4])
-    with pytest.raises(InputError, match=r"cut off.*Download it again"):
+    with refuses(key, path, "Download it again"):
         read_buildings(path, CRS)

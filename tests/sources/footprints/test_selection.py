@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
-from tests.sources.footprints.drawn import CRS, osm_xml, warnings_in
+from tests.refusals import refuses, warning_keys
+from tests.sources.footprints.drawn import CRS, osm_xml
 from tests.sources.footprints.test_cases import CASES
 
 NODES = [(1, 38.7, 13.15), (2, 38.7, 13.1502), (3, 38.7001, 13.1502), (4, 38.7001, 13.15)]
@@ -31,18 +31,18 @@ def test_of_openstreetmap_the_buildings_are_read_and_named_as_it_names_them(tmp_
     read = read_buildings(tmp_path / name, CRS)
     assert sorted(read["building_id"]) == ["relation/10", "way/10"]
     assert read.set_index("building_id")["name"]["way/10"] == "Café"
-    assert not warnings_in(caplog)
+    assert not warning_keys(caplog)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("name", "content", "key"),
     [
-        ("f.osm", osm_xml(NODES, WAYS[1:3]).encode(), "it holds no footprints"),
-        ("f.osm.pbf", PBF.read_bytes()[:-9], "not readable"),
+        ("f.osm", osm_xml(NODES, WAYS[1:3]).encode(), "footprints.none"),
+        ("f.osm.pbf", PBF.read_bytes()[:-9], "footprints.unreadable"),
     ],
     ids=["without buildings", "cut"],
 )
-def test_openstreetmap_without_buildings_or_cut_is_refused(tmp_path, name, content, message):
+def test_openstreetmap_without_buildings_or_cut_is_refused(tmp_path, name, content, key):
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InputError, match=rf"{name}: {message}"):
+    with refuses(key, name):
         read_buildings(tmp_path / name, CRS)

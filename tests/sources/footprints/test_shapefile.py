@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given as whatever
 from hypothesis import strategies as st
 
-from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
+from tests.refusals import refuses, warned
 from tests.sources.make import squares, zipped
 
 CRS = "EPSG:3035"
@@ -51,21 +51,21 @@ def cut_index(folder):
 
 
 REFUSED = {
-    "encoding": (misstate, "not readable"),
-    "name of the crs": (misname, "not readable"),
-    "length": (cut, "408 bytes"),
-    "index": (cut_index, r"2 outlines .* 3 rows"),
-    "ids": (lambda folder: (folder / "f.dbf").unlink(), r"f\.dbf"),
-    "no index": (lambda folder: (folder / "f.shx").unlink(), "not readable"),
+    "encoding": (misstate, "footprints.unreadable"),
+    "name of the crs": (misname, "footprints.unreadable"),
+    "length": (cut, "shapefile.cut_off", "408 bytes"),
+    "index": (cut_index, "shapefile.unequal_parts", "2 outlines", "3 rows"),
+    "ids": (lambda folder: (folder / "f.dbf").unlink(), "shapefile.no_table", "f.dbf"),
+    "no index": (lambda folder: (folder / "f.shx").unlink(), "footprints.unreadable"),
 }
-"""What is wrong -> how it comes about, and the figures or the part that the message names."""
+"""What is wrong -> how it comes about, the key, and the figures or the part that the message names."""
 
 
-@pytest.mark.parametrize("key", REFUSED)
-def test_one_that_is_not_whole_is_refused(given, key):
-    change, place = REFUSED[key]
+@pytest.mark.parametrize("case", REFUSED)
+def test_one_that_is_not_whole_is_refused(given, case):
+    change, key, *places = REFUSED[case]
     path = given(change)
-    with pytest.raises(InputError, match=rf"(f\.shp|f\.zip|shape).*{place}"):
+    with refuses(key, path, *places):
         read_buildings(path, CRS)
 
 
@@ -111,8 +111,7 @@ def silent(names, encoding, language=None):
 def test_texts_are_utf_8_by_their_bytes_or_windows_1252_with_a_warning(given, caplog, names, encoding):
     read = read_buildings(given(silent(names=names, encoding=encoding)), CRS, id_column="NAME")
     assert read["building_id"].tolist() == names
-    warning = "does not state their encoding: 'Café – 1' is read as Windows-1252"
-    assert (warning in caplog.text) == (encoding == "cp1252")
+    assert bool(warned(caplog, "shapefile.no_encoding", "'Café – 1'", "Windows-1252")) == (encoding == "cp1252")
 
 
 def test_large_numbers_beside_empty_cells_stay_exact_in_a_column_that_utf_8_names(given):
@@ -128,7 +127,7 @@ def test_large_numbers_beside_empty_cells_stay_exact_in_a_column_that_utf_8_name
 def test_bytes_that_windows_1252_lacks_cost_no_building(given, caplog):
     read = read_buildings(given(silent(names=["Привет", "Ёлка", "Н"], encoding="cp1251")), CRS, id_column="NAME")
     assert len(set(read["building_id"])) == 3
-    assert ".cpg" in caplog.text
+    assert warned(caplog, "shapefile.no_encoding", ".cpg")
 
 
 def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
@@ -151,8 +150,7 @@ def test_a_language_that_the_table_states_counts_unless_the_texts_are_utf_8(
     assert (
         read_buildings(given(silent(names, encoding, language)), CRS, id_column="NAME")["building_id"].tolist() == names
     )
-    assert ("states another code page" in caplog.text) == (word is not None)
-    assert (word or "") in caplog.text
+    assert bool(warned(caplog, "shapefile.wrong_code_page", word or "")) == (word is not None)
 
 
 LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)

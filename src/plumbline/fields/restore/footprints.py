@@ -64,7 +64,9 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
     """
     corners = np.column_stack([field.grid.eastings[[0, -1]], field.grid.northings[[0, -1]]])
     area, stated = Area.around(corners, field.crs), reading.ingest.footprints
-    footprints = read_buildings(buildings, field.crs, reading.id_column, reading.layer, stated, area)
+    footprints = read_buildings(
+        buildings, field.crs, id_column=reading.id_column, layer=reading.layer, stated=stated, area=area
+    )
     middles = footprint_middle(footprints.geometry.to_numpy())
     is_inside = field.grid.near(middles, 0)
     if not is_inside.any():

@@ -92,7 +92,7 @@ def plan_windows(
         update={name: n for name in ("steps", "samples") if (n := getattr(options, name)) is not None}
     )
     inference_steps(restoring.steps, len(model.model.alphas))  # raise here, once, what each window would
-    tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, reading.window)
+    tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, window=reading.window)
     if accept is not None:
         accept(tracks)
     observations = observe(tracks)

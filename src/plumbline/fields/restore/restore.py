@@ -79,17 +79,17 @@ def restore(
         InputError: an input is missing or damaged, or inputs do not fit. No file is written then.
     """
     files = [as_file(file) for file in points]
-    others = {"buildings": buildings, "buildings_output": buildings_output, "picture": picture, "areas": areas}
-    check_outputs([file.path for file in files], output, **others)
+    side_outputs = {"buildings": buildings, "buildings_output": buildings_output, "picture": picture, "areas": areas}
+    check_outputs([file.path for file in files], output, **side_outputs)
     with alone(STAGE, patience_seconds=5.0):
         tracks: list[Track] = []
         plan = plan_windows(files, package, options, reading, accept=tracks.extend)
         years = plan_years(files, package, options, reading, tracks=tracks, field=plan.field) if yearly else {}
         del tracks
         for year in years:
-            check_outputs([file.path for file in files], year_path(output, year), **others)
+            check_outputs([file.path for file in files], year_path(output, year), **side_outputs)
         restore_windows([job for p in (plan, *years.values()) for job in p.jobs], workers)
-        finish(plan, output, **others, reading=reading, years=years)
+        finish(plan, output, **side_outputs, reading=reading, years=years)
     return plan.field
 
 

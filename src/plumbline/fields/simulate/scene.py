@@ -235,12 +235,14 @@ def _simulate_track(
     series[gross_rows] += rng.normal(0, 15, (len(gross_rows), 1)) * time
     series += own_movement(rng, count, degradation.own_mm, time)
     reach = float(log_uniform(rng, *SHARED_M, 1)[0])
-    series += shared_noise(rng, true, about.extent, degradation.shared_mm, reach, epochs)
+    series += shared_noise(rng, true, about.extent, sigma=degradation.shared_mm, reach_m=reach, epochs=epochs)
     correlation = float(np.exp(-REVISIT_DAYS / log_uniform(rng, *MEMORY_DAYS, 1)[0]))
     # A straight line over T epochs keeps sqrt(12 / T) of what is independent from one to the next.
     turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12 * (1 - correlation) / (1 + correlation))
-    series += delays(rng, true, about.extent, turbulent, epochs, correlation)
-    series += unwrapping_patches(rng, true, about.extent, degradation.patches, time, BANDS[BAND].wavelength_mm)
+    series += delays(rng, true, about.extent, sigma=turbulent, epochs=epochs, rho=correlation)
+    series += unwrapping_patches(
+        rng, true, about.extent, count=degradation.patches, time=time, wavelength_mm=BANDS[BAND].wavelength_mm
+    )
     season = np.cos(2 * np.pi * acquisition.days / 365.25 + rng.uniform(-np.pi, np.pi))
     series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season
     series += rng.normal(0, 3)  # histories start anywhere

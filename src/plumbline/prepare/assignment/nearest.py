@@ -112,7 +112,7 @@ class Rivals(NamedTuple):
 
 
 def find_rivals(
-    place: Float, owner: Index, usable: Index, footprints: NDArray[np.object_], buffer_m: float, aside: Mask
+    place: Float, *, owner: Index, usable: Index, footprints: NDArray[np.object_], buffer_m: float, aside: Mask
 ) -> Rivals:
     """Find pairs of buildings with a point between them, and the points of each beside the other.
 
@@ -127,7 +127,11 @@ def find_rivals(
     for piece in range(0, len(usable), PIECE):
         rows = usable[piece : piece + PIECE]
         contested, candidate = tree.query(shapely.points(place[rows]), predicate="dwithin", distance=buffer_m)
-        contests.append(_nearest_rival(place, owner, rows[contested], candidate, footprints, aside))
+        contests.append(
+            _nearest_rival(
+                place, owner=owner, point=rows[contested], rival=candidate, footprints=footprints, aside=aside
+            )
+        )
     contested, candidate = (np.concatenate(part) for part in zip(*contests, strict=True))
     rival_of = np.full(len(place), NOBODY)
     rival_of[contested] = candidate
@@ -155,7 +159,7 @@ def find_rivals(
 
 
 def _nearest_rival(
-    place: Float, owner: Index, point: Index, rival: Index, footprints: NDArray[np.object_], aside: Mask
+    place: Float, *, owner: Index, point: Index, rival: Index, footprints: NDArray[np.object_], aside: Mask
 ) -> tuple[Index, Index]:
     """Return each point that has a rival of its owner nearby, and its nearest rival."""
     building = owner[point]

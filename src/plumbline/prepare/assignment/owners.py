@@ -56,7 +56,7 @@ def collect_scatterers(
     frame = frames(footprints)
     period = observation_period(tracks)
     parts = [
-        _collect_track(number, track, owner, frame, period, min_epochs)
+        _collect_track(number, track, owner, frame=frame, period=period, min_epochs=min_epochs)
         for number, (track, owner) in enumerate(zip(tracks, owners, strict=True))
     ]
     merged = Scatterers(
@@ -71,7 +71,7 @@ def collect_scatterers(
 
 
 def _collect_track(
-    number: int, track: Track, owner: NDArray[np.intp], frame: Frames, period: ObservationPeriod, min_epochs: int
+    number: int, track: Track, owner: NDArray[np.intp], *, frame: Frames, period: ObservationPeriod, min_epochs: int
 ) -> Scatterers:
     rows = usable_rows(track, owner, min_epochs)
     rows = rows[np.argsort(owner[rows], kind="stable")]
@@ -269,7 +269,9 @@ def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params
         np.repeat(np.arange(len(tracks)), np.diff(start)),
     )
     owner = np.concatenate(owners)
-    rivals = find_rivals(points.place, owner, usable, footprints, params.buffer_m, last)
+    rivals = find_rivals(
+        points.place, owner=owner, usable=usable, footprints=footprints, buffer_m=params.buffer_m, aside=last
+    )
     period = observation_period(list(tracks))
     change, error = np.zeros((2, len(owner)))
     for number, track in enumerate(tracks):

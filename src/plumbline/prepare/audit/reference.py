@@ -93,7 +93,12 @@ def load_conditions(package: Path) -> dict[str, ColumnValues] | None:
     content = read_json(path)
     try:
         if content["version"] != _VERSION:
-            raise InputError(f"{path}: version {content['version']!r} found, {_VERSION} needed.")
+            raise InputError(
+                f"{path}: version {content['version']!r} found, {_VERSION} needed.", key="reference.other_version"
+            )
         return {name: read_columns(stored) for name, stored in content["cities"].items()}
     except (TypeError, KeyError, ValueError, AttributeError) as error:
-        raise InputError(f"{path}: not the reference file of a package ({error!r}). Get the package again.") from None
+        raise InputError(
+            f"{path}: not the reference file of a package ({error!r}). Get the package again.",
+            key="reference.unreadable",
+        ) from None

@@ -73,7 +73,8 @@ class AuditResult:
         raise InputError(
             "\n".join(
                 [f"prepare: the audit failed; evidence in {where / 'audit.html'} and audit.json beside it.", *lines]
-            )
+            ),
+            key="audit.failed",
         )
 
 

@@ -14,7 +14,7 @@ from plumbline.core.compass import Frames, quadrant_code
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column, names
 from plumbline.prepare.features.sequences import Sequences, no_labels
 from plumbline.prepare.response.damage_separation import separate
-from plumbline.prepare.response.rigid_body import local_motion, remove_rigid
+from plumbline.prepare.response.rigid_body import local_motion, remove_rigid, rigid_design
 from plumbline.prepare.response.shapes import compute_strains, fit_shapes
 from plumbline.prepare.scatterers import Rectangle, Scatterers, rectangles
 from plumbline.prepare.series.temporal_basis import SHAPES, Courses, unknown_courses
@@ -37,6 +37,7 @@ def choose_scatterers(scatterers: Scatterers, frame: Frames, judged: NDArray[np.
 def describe_buildings(
     scatterers: Scatterers,
     frame: Frames,
+    *,
     area: NDArray[np.floating[Any]],
     building_id: NDArray[np.str_],
     judged: NDArray[np.intp],
@@ -63,7 +64,7 @@ def describe_buildings(
     for rectangle in rectangles(offsets):
         of_frame, rows = judged[rectangle.building], rectangle.row[rectangle.mask]
         near, moved, geometry[rectangle.building] = _describe(
-            scatterers, rectangle, side[of_frame], frame.angle[of_frame], area[of_frame], years
+            scatterers, rectangle, side=side[of_frame], angle=frame.angle[of_frame], area=area[of_frame], years=years
         )
         distance[rows], slope[rows] = near[rectangle.mask], moved[rectangle.mask]
     return Sequences(
@@ -108,6 +109,7 @@ def _thin(scatterers: Scatterers, frame: Frames, most: int) -> Scatterers:
 def _describe(
     scatterers: Scatterers,
     rectangle: Rectangle,
+    *,
     side: NDArray[np.floating[Any]],
     angle: NDArray[np.floating[Any]],
     area: NDArray[np.floating[Any]],
@@ -120,16 +122,21 @@ def _describe(
     height, track = part.height.reshape(shape), part.track.reshape(shape)
     change, error = part.change.reshape(shape), part.change_se.reshape(shape)
 
-    rigid = remove_rigid(xy, height, los, change, error, track, mask)
+    rigid = remove_rigid(xy, height, los, change=change, change_se=error, track=track, mask=mask)
     courses = Courses(part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES))
-    damage, error = separate(xy, height, los, track, mask, rigid, error, courses)
+    damage, error = separate(xy, height, los, track=track, mask=mask, rigid=rigid, error=error, courses=courses)
     # Once more, so that all columns are of the changes without the effect of wrong positions.
-    rigid = remove_rigid(xy, height, los, change - rigid.residual + damage, error, track, mask)
+    rigid = remove_rigid(
+        xy, height, los, change=change - rigid.residual + damage, change_se=error, track=track, mask=mask
+    )
     variance = error**2 + rigid.spread[:, None] ** 2
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     east = los[..., 0] * cos - los[..., 1] * sin
-    local = local_motion(xy, los, east, rigid.residual, variance / np.maximum(rigid.weight, 0.05), mask)
-    fits = fit_shapes(xy, height, los, rigid.residual, error, track, mask, side)
+    local = local_motion(
+        xy, los, east=east, residual=rigid.residual, variance=variance / np.maximum(rigid.weight, 0.05), mask=mask
+    )
+    design = rigid_design(xy, height, los, track)
+    fits = fit_shapes(xy, los, rigid.residual, error=error, rigid=design, mask=mask, side=side)
 
     relative = 2 * xy / side[:, None, :]
     steep = np.maximum(los[..., 2], 0.3)

@@ -193,19 +193,25 @@ class Sequences:
             try:
                 arrays[field.name] = _map_file(path)
             except (OSError, ValueError, EOFError) as error:
-                raise InputError(f"{path}: not readable ({error}). Run `plumbline prepare` again.") from None
+                raise InputError(
+                    f"{path}: not readable ({error}). Run `plumbline prepare` again.", key="shards.unreadable"
+                ) from None
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             if arrays[name].ndim != 2 or arrays[name].shape[1] != len(columns):
                 raise InputError(
-                    f"{folder / name}.npy: shape {arrays[name].shape} found, {len(columns)} columns needed. "
-                    "Run `plumbline prepare` again."
+                    f"{folder / name}.npy: shape {arrays[name].shape} found, {len(columns)} "
+                    "columns needed. Run `plumbline prepare` again.",
+                    key="shards.wrong_shape",
                 )
         result = cls(**arrays)
         rows = [len(result.distance), len(result.slope)]
         buildings = [len(arrays[name]) for name in ("city", "geometry", *LABELS)]
         length = result.length
         if set(buildings) != {len(result)} or len(length) != len(result) or set(rows) != {int(length.sum())}:
-            raise InputError(f"{folder}: its files do not belong together. Run `plumbline prepare` again.")
+            raise InputError(
+                f"{folder}: its files do not belong together. Run `plumbline prepare` again.",
+                key="shards.unequal_files",
+            )
         return result
 
 

@@ -140,8 +140,11 @@ def load_shards(folder: Path) -> Shards:
     """
     folders = sorted(folder.glob("shard-*"))
     if not folders:
-        raise InputError(f"{folder}: no shard in it. Run `plumbline prepare` again.")
+        raise InputError(f"{folder}: no shard in it. Run `plumbline prepare` again.", key="shards.none")
     names = [path.name for path in folders]
     if names != [f"shard-{number:05d}" for number in range(len(names))]:
-        raise InputError(f"{folder}: a shard is missing between {names[0]} and {names[-1]}. Run `plumbline prepare`.")
+        raise InputError(
+            f"{folder}: a shard is missing between {names[0]} and {names[-1]}. Run `plumbline prepare`.",
+            key="shards.missing",
+        )
     return Shards([Sequences.load(path) for path in folders])

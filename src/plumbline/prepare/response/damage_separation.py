@@ -54,6 +54,7 @@ def separate(
     xy: Float,
     height: Float,
     los: Float,
+    *,
     track: NDArray[np.intp],
     mask: NDArray[np.bool_],
     rigid: RigidFit,

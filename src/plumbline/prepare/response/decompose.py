@@ -83,11 +83,11 @@ def track_means(
     unit: NDArray[np.intp],
     track: NDArray[np.intp],
     los: Float,
+    *,
     rate: Float,
     rate_se: Float,
     common_se: Float,
-    units: int,
-    tracks: int,
+    shape: tuple[int, int],
 ) -> TrackMeans:
     """Return each unit's mean in each track under Student's t errors, with the extra variance between its points.
 
@@ -96,13 +96,14 @@ def track_means(
     points honest.
 
     Args:
-        unit: (N,) index of the building or cell, below `units`. track: (N,) index of the track, below `tracks`.
+        unit: (N,) index of the building or cell, below U. track: (N,) index of the track, below T.
         los: (N, 3) unit vector from ground to satellite: east, north, up.
         rate: (N,) along LOS, in any unit (mm/yr for a table of velocities).
         rate_se: (N,) standard error that the points do not share, above 0.
         common_se: (N,) standard error that the points of a unit in a track share; see `trend`.
-        units: U. tracks: T.
+        shape: U and T.
     """
+    units, tracks = shape
     key, groups = unit * tracks + track, units * tracks
 
     def total(values: Float) -> Float:
@@ -124,7 +125,6 @@ def track_means(
     precision, common_variance = total(np.minimum(trust, 1) / variance), total(common_se**2) / each
     sight = np.stack([total(weight * los[:, i]) for i in range(3)], axis=-1)
     mean_los = sight / np.maximum(total(weight), TINY)[:, None]
-    shape = (units, tracks)
     return TrackMeans(
         rate=centre.reshape(shape),
         weight=(precision / (1 + precision * common_variance)).reshape(shape),
@@ -243,8 +243,13 @@ def building_means(scatterers: Scatterers, frame: Frames, tracks: int) -> TrackM
     cos, sin = np.cos(angle), np.sin(angle)
     x, y, up = scatterers.los.T
     los = np.stack([x * cos - y * sin, x * sin + y * cos, up], axis=1)
-    rates = (scatterers.velocity, scatterers.velocity_se, scatterers.common_se)
-    return track_means(building, scatterers.track, los, *rates, len(frame.angle), tracks)
+    return track_means(
+        *(building, scatterers.track, los),
+        rate=scatterers.velocity,
+        rate_se=scatterers.velocity_se,
+        common_se=scatterers.common_se,
+        shape=(len(frame.angle), tracks),
+    )
 
 
 def motion_table(building_id: NDArray[np.object_], means: TrackMeans) -> pandas.DataFrame:

@@ -30,6 +30,7 @@ UNSEEN_PERMILLE = 20.0
 def strain_bounds(
     xy: Float,
     los: Float,
+    *,
     error: Float,
     rigid: Float,
     mask: NDArray[np.bool_],
@@ -63,10 +64,12 @@ def strain_bounds(
     return np.where(bound < UNSEEN_PERMILLE, bound, np.inf)
 
 
-def strain_resolution(xy: Float, los: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float) -> Float:
+def strain_resolution(
+    xy: Float, los: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+) -> Float:
     """Return the smallest strain (b,), permille, that the points could show of a corner, whichever; NaN: none.
 
     Arguments as of `strain_bounds`.
     """
-    resolution = RESOLVED * np.median(strain_bounds(xy, los, error, rigid, mask, side), axis=1)
+    resolution = RESOLVED * np.median(strain_bounds(xy, los, error=error, rigid=rigid, mask=mask, side=side), axis=1)
     return np.where(np.isfinite(resolution), resolution, np.nan)

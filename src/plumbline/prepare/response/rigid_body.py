@@ -45,12 +45,12 @@ def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.boo
     """
     shared, last_column = design[..., :-1], design[..., -1][:, None, :]
     priors = np.broadcast_to(prior, (len(values), design.shape[2]))[:, None, :]
-    fit = student_fits(shared, last_column, values, error, mask, priors)
+    fit = student_fits(shared, last_column, values, error=error, mask=mask, prior=priors)
     return Fit(*(part[:, 0] for part in fit))
 
 
 def student_fits(
-    shared: Float, last_column: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float
+    shared: Float, last_column: Float, values: Float, *, error: Float, mask: NDArray[np.bool_], prior: Float
 ) -> Fit:
     """Fit each system F times with one different column; the shared part is computed once.
 
@@ -71,7 +71,16 @@ def student_fits(
     for start in range(0, buildings, size):
         at = slice(start, min(start + size, buildings))
         block_fit, block_workspace = Fit(*(part[at] for part in fit)), workspace.first(at.stop - start)
-        _fit_block(shared[at], last_column[at], values[at], error[at], mask[at], prior[at], block_fit, block_workspace)
+        _fit_block(
+            shared[at],
+            last_column[at],
+            values[at],
+            error=error[at],
+            mask=mask[at],
+            prior=prior[at],
+            fit=block_fit,
+            workspace=block_workspace,
+        )
     return fit._replace(residual=fit.residual.transpose(0, 2, 1), weight=fit.weight.transpose(0, 2, 1))
 
 
@@ -107,6 +116,7 @@ def _fit_block(
     shared: Float,
     last_column: Float,
     values: Float,
+    *,
     error: Float,
     mask: NDArray[np.bool_],
     prior: Float,
@@ -244,6 +254,7 @@ def remove_rigid(
     xy: Float,
     height: Float,
     los: Float,
+    *,
     change: Float,
     change_se: Float,
     track: NDArray[np.intp],
@@ -295,7 +306,7 @@ class Local(NamedTuple):
 
 
 def local_motion(
-    xy: Float, los: Float, east: Float, residual: Float, variance: Float, mask: NDArray[np.bool_]
+    xy: Float, los: Float, *, east: Float, residual: Float, variance: Float, mask: NDArray[np.bool_]
 ) -> Local:
     """Fit up, its gradients and east in the neighbourhood of each scatterer by weighted least squares.
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
 from plumbline.core.strain import ACCEPTED_SHARE, FAILURES, bay_length, principal_tensile_strain
-from plumbline.prepare.response.rigid_body import Fit, misfit, rigid_design, student_fit, student_fits
+from plumbline.prepare.response.rigid_body import Fit, misfit, student_fit, student_fits
 
 Float = NDArray[np.floating[Any]]
 Array = NDArray[np.float64]
@@ -326,25 +326,17 @@ class ShapeFits(NamedTuple):
 
 
 def fit_shapes(
-    xy: Float,
-    height: Float,
-    los: Float,
-    residual: Float,
-    error: Float,
-    track: NDArray[np.intp],
-    mask: NDArray[np.bool_],
-    side: Float,
+    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
 ) -> ShapeFits:
     """Fit each shape together with the rigid motion, robustly, to the residuals of the robust plane.
 
     Args:
-        xy: (b, P, 2). height: (b, P). los: (b, P, 3). residual, error: (b, P) mm along LOS.
-        track: (b, P). mask: (b, P). side: (b, 2) m.
+        xy: (b, P, 2). los: (b, P, 3). residual, error: (b, P) mm along LOS.
+        rigid: (b, P, 2 + tracks) see `rigid_design`. mask: (b, P). side: (b, 2) m.
     """
     size = max(1, CELLS // (len(ALL) * max(xy.shape[1], 1)))
-    rigid = rigid_design(xy, height, los, track)
     parts = [
-        _describe_fits(xy[at], los[at], residual[at], error[at], rigid[at], mask[at], side[at])
+        _describe_fits(xy[at], los[at], residual[at], error=error[at], rigid=rigid[at], mask=mask[at], side=side[at])
         for at in (slice(start, start + size) for start in range(0, len(xy), size))
     ]
     return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -366,7 +358,7 @@ class _FittedShapes(NamedTuple):
 
 
 def _fit_all(
-    xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
 ) -> _FittedShapes:
     """Fit all shapes to some buildings; `rigid` is their `rigid_design`."""
     rigid_prior = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
@@ -378,7 +370,7 @@ def _fit_all(
     prior = np.empty((*by_quadrant.shape[:2], len(rigid_prior) + 1))
     prior[..., :-1], prior[..., -1] = rigid_prior, (by_quadrant.max(2) / LIKELY_PERMILLE) ** 2
     shape_response = responses(xy, los, side)
-    fit = student_fits(rigid, shape_response, residual, error, mask, prior)
+    fit = student_fits(rigid, shape_response, residual, error=error, mask=mask, prior=prior)
     loss = _negative_log_posterior(fit, variance[:, None, :], mask[:, None, :], prior)
     # Laplace's approximation: the likeliest fit, and the width of the drop's posterior by that of
     # its prior.
@@ -387,29 +379,22 @@ def _fit_all(
 
 
 def damage_pattern(
-    xy: Float,
-    height: Float,
-    los: Float,
-    residual: Float,
-    error: Float,
-    track: NDArray[np.intp],
-    mask: NDArray[np.bool_],
-    side: Float,
+    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
 ) -> tuple[Float, Float]:
     """Return the LOS displacement (b, P) by damage, mm, averaged over all shapes by their evidence.
 
     Beside it the variance (b, P), mm2, of a scatterer's residual. Arguments as of `fit_shapes`.
     """
-    fits = _fit_all(xy, los, residual, error, rigid_design(xy, height, los, track), mask, side)
+    fits = _fit_all(xy, los, residual, error=error, rigid=rigid, mask=mask, side=side)
     share = softmax(fits.evidence, axis=1) * fits.drop
     return np.einsum("bs,bsp->bp", share, fits.responses), fits.variance
 
 
 def _describe_fits(
-    xy: Float, los: Float, residual: Float, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
 ) -> ShapeFits:
     """Fit some buildings; `rigid` is their `rigid_design`."""
-    drop, evidence, by_quadrant, _, _ = _fit_all(xy, los, residual, error, rigid, mask, side)
+    drop, evidence, by_quadrant, _, _ = _fit_all(xy, los, residual, error=error, rigid=rigid, mask=mask, side=side)
     per_mm = by_quadrant.max(2)
     severity = np.abs(drop) * per_mm
 

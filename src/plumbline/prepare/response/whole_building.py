@@ -125,7 +125,7 @@ def whole_buildings(
         is_fitted = rectangle.mask.sum(1) >= MIN_SCATTERERS
         buildings, row, mask = rectangle.building[is_fitted], rectangle.row[is_fitted], rectangle.mask[is_fitted]
         if len(buildings):
-            motion, tilt, covariance, astray = _fit(scatterers, xy, row, mask, tracks, years)
+            motion, tilt, covariance, astray = _fit(scatterers, xy, row, mask=mask, tracks=tracks, years=years)
             cos, sin = np.cos(frame.angle[buildings]), np.sin(frame.angle[buildings])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
             whole.put(
@@ -139,7 +139,7 @@ def whole_buildings(
 
 
 def _fit(
-    scatterers: Scatterers, xy: Float, row: NDArray[np.intp], mask: NDArray[np.bool_], tracks: int, years: float
+    scatterers: Scatterers, xy: Float, row: NDArray[np.intp], *, mask: NDArray[np.bool_], tracks: int, years: float
 ) -> tuple[dict[str, NDArray[Any]], Float, Float, Float]:
     """Fit b buildings with scatterers `row` (b, P).
 
@@ -195,7 +195,9 @@ def _resolution(
     """Return `strain_resolution` (b,) of b buildings with scatterers `row` (b, P): a large lean hides damage."""
     xy, los = scatterers.xy[row], scatterers.los[row]
     rigid = rigid_design(xy, scatterers.height[row], los, scatterers.track[row])
-    return strain_resolution(xy, los, np.hypot(scatterers.change_se[row], astray[:, None]), rigid, mask, side)
+    return strain_resolution(
+        xy, los, error=np.hypot(scatterers.change_se[row], astray[:, None]), rigid=rigid, mask=mask, side=side
+    )
 
 
 def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.intp]) -> Float:

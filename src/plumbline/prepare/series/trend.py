@@ -104,7 +104,9 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
     shapes = course_basis(basis, when) if bends else None
     for rows in _chunks(building):
         for whole, part in zip(
-            trend, _estimate(displacement[rows], basis, kinds, building[rows], shapes, when), strict=True
+            trend,
+            _estimate(displacement[rows], basis, kinds=kinds, building=building[rows], shapes=shapes, when=when),
+            strict=True,
         ):
             whole[rows] = part
     return trend
@@ -123,6 +125,7 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
 def _estimate(
     series: NDArray[np.float32],
     basis: Basis,
+    *,
     kinds: Kinds,
     building: NDArray[np.intp],
     shapes: Basis | None,
@@ -183,7 +186,17 @@ def _estimate(
     error = np.maximum(np.sqrt(residual_variance / effective[:, None] / normal.curve_pivot), LEAST_ERROR)
     amplitude = amplitudes(basis, normal, weight * y, y).amplitude
     row = np.arange(len(y))
-    common_error = _common_error(basis, kinds, common, members, is_finite, error[:, LINE], rows, shapes, when)
+    common_error = _common_error(
+        basis,
+        kinds=kinds,
+        common=common,
+        members=members,
+        is_finite=is_finite,
+        error=error[:, LINE],
+        rows=rows,
+        shapes=shapes,
+        when=when,
+    )
     noise = error[row, chosen] ** 2 * normal.curve_pivot[row, chosen]
     courses = unknown_courses(len(y)) if shapes is None else fit_courses(shapes, y, is_finite, weight, noise)
     return Trend(
@@ -230,6 +243,7 @@ def _choose_curve(excess: Float) -> NDArray[np.intp]:
 
 def _common_error(
     basis: Basis,
+    *,
     kinds: Kinds,
     common: Float,
     members: NDArray[np.intp],

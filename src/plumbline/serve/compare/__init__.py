@@ -1,1 +1,1 @@
-"""Compare what the radar says of buildings with what levelling says of them."""
+"""Compare the movements of buildings by radar with those by levelling."""

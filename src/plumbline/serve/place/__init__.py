@@ -1,1 +1,1 @@
-"""Judge a building by where it stands: its surroundings, causes of damage, and what moves there."""
+"""Judge a building by its place: its surroundings, causes of damage, and moving areas."""

@@ -64,7 +64,7 @@ def cut(
             f"{predictions}: a csv has no CRS. Give the predictions as .gpkg, .geojson or .parquet.",
             key="predictions.no_crs",
         )
-    tracks = read_tracks(point_files(points), reading.ingest, reading.format_, reading.window)
+    tracks = read_tracks(point_files(points), reading.ingest, reading.format_, window=reading.window)
     profile = read_line(line, tracks[0].crs)
     section = cross_section(profile, tracks, within_m, buildings, field)
     with atomic_file(output) as temporary:

@@ -48,7 +48,7 @@ SHEET_HEAD = (
 
 
 class ListedBuilding(NamedTuple):
-    """A building of the list, with what the table of predictions does not say of it."""
+    """A building of the list, with values that are not in the table of predictions."""
 
     building: Any
     """Row of the predictions."""

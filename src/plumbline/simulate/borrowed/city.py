@@ -53,7 +53,9 @@ BETWEEN_COPIES = "--"
 FEATURES_AT_A_TIME = 2000
 
 
-def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged: float, mechanisms: Mechanisms) -> None:
+def write_borrowed(
+    cities: Path, name: str, about: Borrowed, slot: int, *, damaged: float, mechanisms: Mechanisms
+) -> None:
     """Write `cities/NAME/`, and `cities/NAME--2/` and so on for further copies.
 
     Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
@@ -75,7 +77,8 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     began = time.monotonic()
     if not about.folder.is_dir():
         raise InputError(
-            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it."
+            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it.",
+            key="folder.missing",
         )
     files = find_unlabelled(about.folder)
     with _redirect_ingest_errors(name):
@@ -85,7 +88,9 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
     for path, (_, source) in zip(files.products, opened, strict=True):
         if len(source.epochs) < LEAST_EPOCHS:
             raise InputError(
-                f"{path}: {len(source.epochs)} epochs; to tell noise from motion, {LEAST_EPOCHS} or more are needed."
+                f"{path}: {len(source.epochs)} epochs found; to separate noise from motion, "
+                f"{LEAST_EPOCHS} or more are needed.",
+                key="epochs.too_few",
             )
     layout, origin = borrowed_layout(buildings)
     start = min(source.epochs[0] for _, source in opened)
@@ -115,21 +120,32 @@ def write_borrowed(cities: Path, name: str, about: Borrowed, slot: int, damaged:
             points = read_source(file, open_product(file, crs))
         if (points.los[:, 2] < LEAST_UP).any():
             raise InputError(
-                f"{file.path}: movement to the east, with nothing of what goes up or down. A borrowed city is written "
-                "as a product along lines of sight, which all point up. Leave this file out of its folder."
+                f"{file.path}: movement to the east, with nothing of what goes up or down. A "
+                "borrowed city is written as a product along lines of sight, which all point up. "
+                "Leave this file out of its folder.",
+                key="borrowed.no_vertical",
             )
         evidence = evidence.plus(write_track(points, names[number], number, setting, copies))
         count += len(points)
     if not evidence.points.any():
         raise InputError(
-            f"{about.folder}: no point lies on a building of {files.footprints.name}. Points and footprints must be of "
-            f"one place; a larger simulate.borrowed.{name}.buffer_m allows for a shift between them."
+            f"{about.folder}: no point is on a building of {files.footprints.name}. Points and "
+            f"footprints must be of one place; a larger simulate.borrowed.{name}.buffer_m allows "
+            "for a shift between them.",
+            key="points.off_buildings",
         )
     ground = ground_of(buildings, crs, str(files.footprints))
     for number, copy in enumerate(copies, 1):
         suffix = "" if number == 1 else f"{BETWEEN_COPIES}{number}"
         identifiers = [f"{identifier}{suffix}" for identifier in buildings[ID]]
-        _write_truth(copy, identifiers, HEIGHT in buildings.columns, setting, evidence, ground)
+        _write_truth(
+            copy,
+            identifiers,
+            has_heights=HEIGHT in buildings.columns,
+            setting=setting,
+            evidence=evidence,
+            ground=ground,
+        )
     log.info(
         "%s: %d buildings, %d points of %d products, %d copies, %.0f s",
         *(name, len(buildings), count, len(opened), len(copies), time.monotonic() - began),
@@ -145,8 +161,9 @@ def _redirect_ingest_errors(name: str) -> Iterator[None]:
         if "ingest" not in str(error):
             raise
         raise InputError(
-            f"{error}\nFor this borrowed city write products and footprints under simulate.borrowed.{name}, and not "
-            "under ingest."
+            f"{error}\nFor this borrowed city write products and footprints under "
+            f"simulate.borrowed.{name}, and not under ingest.",
+            key=error.key,
         ) from None
 
 
@@ -189,6 +206,7 @@ def _file_names(products: list[Path]) -> list[str]:
 def _write_truth(
     copy: Copy,
     identifiers: list[str],
+    *,
     has_heights: bool,
     setting: Setting,
     evidence: PointEvidence,

@@ -316,7 +316,7 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
             precision[rows] = point_precision(alone_mm, points.los[rows, 2], view.smooth.line_variance(view.law))
             delivered = _deliver_points(view, rows, number, setting)
             for copy, draw, stream in zip(copies, drawn, streams, strict=True):
-                series = _draw_series(view, rows, sigma, setting, copy, draw)
+                series = _draw_series(view, rows, sigma, setting=setting, copy=copy, draw=draw)
                 series += copy.sign[view.building[rows], None] * residual
                 stream.write(egms_rows(copy.rng, product, delivered, series))
     error = (drawn[0].true_place - view.east_north)[view.is_on_building]
@@ -350,7 +350,9 @@ def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
     los = view.points.los
     # Heights are delivered as they are: nothing rises with an error of position.
     track, rise = np.zeros(count, np.intp), np.zeros(count)
-    error = position_errors(rng, view.building, track, _axes(los), rise, BANDS[setting.band])[:, :2]
+    error = position_errors(
+        rng, building=view.building, track=track, axes=_axes(los), rise=rise, band=BANDS[setting.band]
+    )[:, :2]
     place = view.east_north - view.is_on_building[:, None] * error
     # Whatever the error was, a point of a building is on it.
     local, half = layout.frames.to_building(view.building, place), layout.frames.side[view.building] / 2
@@ -366,7 +368,7 @@ def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
     )
 
 
-def _draw_series(view: _View, rows: Index, sigma: Array, setting: Setting, copy: Copy, draw: _Draw) -> Array:
+def _draw_series(view: _View, rows: Index, sigma: Array, *, setting: Setting, copy: Copy, draw: _Draw) -> Array:
     """Return the histories of points `rows`, mm, less their own residuals."""
     los, building = view.points.los[rows], view.building[rows]
     scatterers = SimulatedScatterers(
@@ -375,7 +377,9 @@ def _draw_series(view: _View, rows: Index, sigma: Array, setting: Setting, copy:
     start_day = float((setting.start - setting.start.astype("datetime64[Y]")).astype(int))
     course = courses(copy.motion, np.unique(building), view.days, start_day, setting.length_days)
     series = true_motion(copy.motion, setting.layout, scatterers, los, course)
-    series += background(copy.rng, copy.velocity, scatterers, los, view.days / DAYS_A_YEAR, draw.reference)
+    series += background(
+        copy.rng, copy.velocity, scatterers, los, years=view.days / DAYS_A_YEAR, reference=draw.reference
+    )
     return series + view.smooth.lost(copy.rng, sigma, draw.shared[building], view.law)
 
 

@@ -181,7 +181,7 @@ def turbulence(rng: np.random.Generator, count: int, extent: float) -> Array:
 
 
 def delays(
-    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, epochs: int, rho: float = 0.0
+    rng: np.random.Generator, east_north: Array, extent: float, *, sigma: float, epochs: int, rho: float = 0.0
 ) -> Array:
     """Draw turbulent delay (N, epochs), mm, with deviation `sigma` at each epoch.
 
@@ -193,7 +193,7 @@ def delays(
 
 
 def shared_noise(
-    rng: np.random.Generator, east_north: Array, extent: float, sigma: float, reach_m: float, epochs: int
+    rng: np.random.Generator, east_north: Array, extent: float, *, sigma: float, reach_m: float, epochs: int
 ) -> Array:
     """Draw noise (N, epochs), mm, of deviation `sigma`, independent between epochs, that neighbours share."""
     size = int(np.ceil(extent / SHARED_GRID_M))
@@ -219,7 +219,7 @@ def _at(fields: Array, east_north: Array, extent: float) -> Array:
 
 
 def unwrapping_patches(
-    rng: np.random.Generator, east_north: Array, extent: float, count: int, time: Array, wavelength_mm: float
+    rng: np.random.Generator, east_north: Array, extent: float, *, count: int, time: Array, wavelength_mm: float
 ) -> Array:
     """Draw `count` blobs of 40 to 250 m, half a wavelength off from some epoch on (N, T), mm; `time` (T,) 0 to 1."""
     off = np.zeros((len(east_north), len(time)))

@@ -82,6 +82,7 @@ def draw_scatterers(rng: np.random.Generator, layout: CityLayout, band: RadarBan
 
 def position_errors(
     rng: np.random.Generator,
+    *,
     building: NDArray[np.intp],
     track: NDArray[np.intp],
     axes: Array,

@@ -129,9 +129,9 @@ def background(
     velocity: Array,
     points: SimulatedScatterers,
     los: Array,
+    *,
     years: Array,
     reference: Reference,
-    *,
     astray_mm_year: float = ASTRAY_MM_YEAR,
 ) -> Array:
     """Return the background (N, T) of a track's points, mm: the region's motion and the track's own reference.
@@ -156,6 +156,7 @@ def common_noise(rng: np.random.Generator, buildings: int, acquisition: Acquisit
 def measurement_noise(
     rng: np.random.Generator,
     points: SimulatedScatterers,
+    *,
     memory: Array,
     common: Array,
     acquisition: Acquisition,

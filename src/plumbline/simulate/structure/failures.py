@@ -326,6 +326,7 @@ def draw_local_failures(
     standing: NDArray[np.bool_],
     damaged: float,
     mechanisms: Mechanisms,
+    *,
     outline: NDArray[np.object_] | None = None,
 ) -> LocalFailures:
     """Draw failures of a share `damaged` of the buildings, each with a log-uniform strain.

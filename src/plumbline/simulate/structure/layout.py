@@ -44,7 +44,9 @@ def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
         if shape[i] == L:
             outline = _cut_out(side[i], [(CORNERS[corner[i]] * side[i] * (0.5 - cut[i]), outline[corner[i]])])
         elif shape[i] in (U, T):
-            notches = _notches(side[i], cut[i], place[i], CORNERS[corner[i]], int(across[i]), bool(shape[i] == U))
+            notches = _notches(
+                side[i], cut[i], place=place[i], sign=CORNERS[corner[i]], axis=int(across[i]), court=bool(shape[i] == U)
+            )
             winged = _cut_out(side[i], notches)
             outline = winged if _is_smallest_rectangle(winged) else outline
         elif shape[i] == DRAWN_IN:
@@ -54,7 +56,9 @@ def draw_outlines(rng: np.random.Generator, side: Array) -> list[Array]:
     return outlines
 
 
-def _notches(side: Array, cut: Array, place: float, sign: Array, axis: int, court: bool) -> list[tuple[Array, Array]]:
+def _notches(
+    side: Array, cut: Array, *, place: float, sign: Array, axis: int, court: bool
+) -> list[tuple[Array, Array]]:
     """Draw boxes, by two opposite corners, to cut out on one side: a court, or all but the stem of a T."""
     width = cut[axis] * side[axis]
     low = -side[axis] / 2 + (0.2 + place * (0.6 - cut[axis])) * side[axis]

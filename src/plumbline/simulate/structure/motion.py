@@ -280,7 +280,7 @@ def draw_motion(
     failing, sinking = draw_any_beginning(rng, count), draw_any_beginning(rng, count)
     together = rng.random(count) < 0.5
     outline = own_outlines(layout.polygon, layout.frames)
-    local = draw_local_failures(rng, side, layout.standing, damaged, mechanisms, outline)
+    local = draw_local_failures(rng, side, layout.standing, damaged, mechanisms, outline=outline)
     return Motion(
         tunnels=tunnels,
         local=local,

@@ -65,10 +65,11 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
     frame = read_vector(path, settings.layer or _find_moving_areas(path), settings.crs)
     frame = frame[~(frame.geometry.isna() | frame.geometry.is_empty)]
     if not len(frame):
-        raise InputError(f"{path}: it holds no causes. Give lines, polygons or points.")
+        raise InputError(f"{path}: it holds no causes. Give lines, polygons or points.", key="causes.none")
     if len(frame) > MAX_CAUSES:
         raise InputError(
-            f"{path}: {len(frame)} features; at most {MAX_CAUSES} causes are read. Leave out what is none."
+            f"{path}: {len(frame)} features; at most {MAX_CAUSES} causes are read. Leave out what is none.",
+            key="causes.too_many",
         )
     check_crs(path, frame)
     frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(frame.geometry), frame.index, frame.crs))
@@ -93,7 +94,10 @@ def _find_moving_areas(path: Path) -> str | None:
     except DataSourceError:
         return None  # `read_vector` reports what is wrong
     if MOVING_AREAS not in layers and PREDICTIONS in layers:
-        raise InputError(f"{path}: a result of predict in which no area moves. Give other causes, or leave them out.")
+        raise InputError(
+            f"{path}: a result of predict in which no area moves. Give other causes, or leave them out.",
+            key="causes.no_moving_area",
+        )
     return MOVING_AREAS if MOVING_AREAS in layers else None
 
 
@@ -109,7 +113,10 @@ def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
     try:
         shapes = reprojected(str(file.path), file.frame, crs).geometry.to_numpy()
     except ProjError as error:
-        raise InputError(f"{file.path}: cannot be reprojected from {file.frame.crs.name} to {crs} ({error}).") from None
+        raise InputError(
+            f"{file.path}: cannot be reprojected from {file.frame.crs.name} to {crs} ({error}).",
+            key="crs.no_transformation",
+        ) from None
     is_finite = np.isfinite(shapely.bounds(shapes)).all(axis=1)
     swapped = _swap_coordinates(file, crs)
     causes = []
@@ -155,9 +162,12 @@ def _parse_cells(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str
     except ValueError:
         reach_m = np.nan
     if reach_m is not None and not 0 < reach_m < np.inf:
-        raise InputError(f"{where}: reach_m {texts['reach_m']!r} found. Give metres above 0, or leave the cell empty.")
+        raise InputError(
+            f"{where}: reach_m {texts['reach_m']!r} found. Give metres above 0, or leave the cell empty.",
+            key="causes.wrong_reach",
+        )
     if since and until and since > until:
-        raise InputError(f"{where}: from {since} is after until {until}. Swap the two.")
+        raise InputError(f"{where}: from {since} is after until {until}. Swap the two.", key="window.reversed")
     return texts.get("name") or f"cause {number}", reach_m, Window(since, until)
 
 

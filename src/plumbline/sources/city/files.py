@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from pathlib import Path
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
@@ -84,8 +84,9 @@ def find_files(folder: Path) -> CityFiles:
     labels = folder / LABELS
     if not labels.is_file():
         raise InputError(
-            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled ones, use "
-            "`plumbline predict`."
+            f"{folder}: no {LABELS} in it. Training needs labelled buildings; to judge unlabelled "
+            "ones, use `plumbline predict`.",
+            key="labels.missing",
         )
     return replace(files, labels=labels)
 
@@ -100,13 +101,16 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
         InputError: not a folder; no product, or not exactly one file of footprints.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder.")
+        raise InputError(f"{folder}: no such folder.", key="folder.missing")
     opened, footprints = sort_folder(folder)
     products = [file.path for file in opened]
     if not products:
         listed = ", ".join(path.name for path in footprints)
         advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
-        raise InputError(f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}")
+        raise InputError(
+            f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}",
+            key="folder.no_product",
+        )
     if not footprints and footprints_elsewhere:
         footprints.append(footprints_elsewhere)
     if len(footprints) != 1:
@@ -114,7 +118,8 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
         raise InputError(
             f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, a zip of one, a .gdb folder or "
             f"a folder of parts), {listed} found."
-            + (" Put the parts of one city into a folder of their own." if len(footprints) > 1 else "")
+            + (" Put the parts of one city into a folder of their own." if len(footprints) > 1 else ""),
+            key="folder.not_one_footprints",
         )
     return CityFiles(folder.resolve().name, products, footprints[0], None)
 
@@ -143,7 +148,9 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
         elif suffix == ".zip":
             products.append(file)
         elif suffix in TEXTS:
-            log.warning("%s: passed over. If it holds points, name it .csv, so that it counts.", path)
+            warn(
+                "%s: passed over. If it holds points, name it .csv, so that it counts.", path, key="folder.unread_table"
+            )
         else:
             log.info("%s: passed over, it is neither a product nor footprints", path)
     return products, footprints or [path for path in sorted(folder.iterdir()) if _is_folder_of_footprints(path)]
@@ -210,7 +217,8 @@ def point_files(paths: Sequence[Path], option: str = "--points", footprints: boo
             files = [OpenedFile(file) for file in sorted(fitting) if file.is_file()]
             if not files:
                 raise InputError(
-                    f"{option} {path}: no file fits this pattern. Correct it, or give the files or their folder."
+                    f"{option} {path}: no file fits this pattern. Correct it, or give the files or their folder.",
+                    key="pattern.no_file",
                 )
         else:
             files = [OpenedFile(path)]
@@ -228,8 +236,9 @@ def _find_products(folder: Path, option: str) -> list[OpenedFile]:
     if not products:
         listed = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))[:10])
         raise InputError(
-            f"{option} {folder}: no point product in this folder ({listed or 'nothing'} found). Give the folder that "
-            "the files lie in, or the files."
+            f"{option} {folder}: no point product in this folder ({listed or 'nothing'} found). "
+            "Give the folder of the files, or the files.",
+            key="folder.no_product",
         )
     log.info("%s: %d point products: %s", folder, len(products), ", ".join(file.path.name for file in products))
     return products

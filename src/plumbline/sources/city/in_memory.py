@@ -10,7 +10,7 @@ from pathlib import Path
 import geopandas
 import numpy as np
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
@@ -90,12 +90,18 @@ def read_city_files(
         InputError: a file is refused, or points and footprints are not of one place.
     """
     ingest = reading.ingest
-    tracks = read_tracks(points, ingest, reading.format_, reading.window, TREND_EPOCHS, folder)
+    tracks = read_tracks(
+        points, ingest, reading.format_, window=reading.window, least_epochs=TREND_EPOCHS, folder=folder
+    )
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
-        raise InputError(f"{names}: nothing to judge by. Export the series with their values.")
+        raise InputError(
+            f"{names}: no displacement in any point. Export the series with their values.", key="points.no_values"
+        )
     area = _area(tracks)
-    footprints = read_buildings(buildings, tracks[0].crs, reading.id_column, reading.layer, ingest.footprints, area)
+    footprints = read_buildings(
+        buildings, tracks[0].crs, id_column=reading.id_column, layer=reading.layer, stated=ingest.footprints, area=area
+    )
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
     if Say.OFFSET in say:
         warn_of_offset(tracks, footprints, names, ingest.products)
@@ -114,6 +120,7 @@ def read_tracks(
     files: Sequence[AnyFile],
     ingest: Ingest = NOTHING,
     format_: str | None = None,
+    *,
     window: Window = ALL_TIME,
     least_epochs: int = MIN_EPOCHS,
     folder: Path | None = None,
@@ -133,13 +140,13 @@ def read_tracks(
             the CRSs differ.
     """
     if not files:
-        raise InputError("--points: no file given.")
+        raise InputError("--points: no file given.", key="points.no_file")
     opened = [as_file(file) for file in files]
     points = [file.path for file in opened]
     resolved = [path.resolve() for path in points]
     for path in points:
         if resolved.count(path.resolve()) > 1:
-            raise InputError(f"{path}: given twice. Each file counts once.")
+            raise InputError(f"{path}: given twice. Each file counts once.", key="points.given_twice")
     check_asked(ingest.crs)
     warn_of_shared_names(points, ingest.products)
     _log_unfit_patterns(ingest.products, points)
@@ -149,11 +156,19 @@ def read_tracks(
         file.close()
         usable = _drop_empty_epochs(path, _drop_poor_points(path, track, ingest))
         if _is_empty(usable):
-            log.warning("%s: no displacement in any of its %d points: every cell is empty", path, len(usable))
+            warn(
+                "%s: no displacement in any of its %d points: every cell is empty.",
+                path,
+                len(usable),
+                key="points.no_values",
+            )
         tracks.append(window.cut(str(path), usable, least_epochs))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
-            raise InputError(f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.")
+            raise InputError(
+                f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.",
+                key="points.several_crss",
+            )
     tracks = _add_folder_names(points, tracks)
     names = [str(path) for path in points]
     check_distinct(tracks, names)
@@ -188,8 +203,10 @@ def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:
     left_out = len(track) - len(usable)
     if not len(usable):
         raise InputError(
-            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm {ingest.max_rmse_mm or 'unset'} "
-            f"leave none of its {len(track)} points. Lower min_coherence, or raise max_rmse_mm where it is set."
+            f"{path}: ingest.min_coherence {ingest.min_coherence:g} and max_rmse_mm "
+            f"{ingest.max_rmse_mm or 'unset'} leave none of its {len(track)} points. Lower "
+            "min_coherence, or raise max_rmse_mm where it is set.",
+            key="points.none_left",
         )
     if left_out:
         log.info("%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm", path, left_out, len(track))
@@ -204,15 +221,16 @@ def say_one_side(tracks: Sequence[Track]) -> None:
     """Log if all points are seen from one side: sideways movement then looks like sinking or rising."""
     sides = {int(np.sign(np.median(track.los[:, 0]))) for track in tracks if len(track.los)}
     if len(sides) == 1 and 0 not in sides:
-        log.info("All points are seen from one side: sideways movement cannot be told from sinking or rising.")
+        log.info("All points are seen from one side: sideways movement looks like sinking or rising.")
 
 
 def warn_of_short(tracks: Sequence[Track]) -> None:
     """Warn if the observation is shorter than a year: thermal motion then looks like movement."""
     days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
     if days < SHORT_DAYS:
-        log.warning(
-            "The points were observed for %d days. In less than a year movement cannot be told from what heat does: "
-            "a model answers only if it was trained on times as short.",
+        warn(
+            "The points were observed for %d days. In less than a year, movement and thermal "
+            "expansion look alike: a model answers only if it was trained on series as short.",
             days,
+            key="points.short_record",
         )

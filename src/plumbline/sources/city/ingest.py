@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log, track
+from plumbline.core.console import log, track, warn
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, read_json, write_json
 from plumbline.core.jobs import AnyJob, alone, clear, cores, remove, run_jobs, undone
@@ -64,7 +64,10 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     names = [str(path) for path in city.products]
     repeated = sorted(name for name, count in Counter(sample.name for sample in samples).items() if count > 1)
     if repeated:
-        raise InputError(f"{city.folder}: two products are named {repeated[0]}. Give each a name of its own.")
+        raise InputError(
+            f"{city.folder}: two products are named {repeated[0]}. Give each a name of its own.",
+            key="products.repeated_name",
+        )
     check_distinct(samples, names)
     warn_of_datum(samples, names, params.products)
     simulated = is_simulated(city.folder)
@@ -112,8 +115,10 @@ def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, An
     if not any(count for report in reports for count in report[POINTS].values()):
         dropped = _count_dropped(reports)
         raise InputError(
-            f"{path}: no point is left, {', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'}"
-            " there. Change the bounds of section ingest in params.yaml, or leave the file out."
+            f"{path}: no point is left, "
+            f"{', '.join(f'{n} dropped by {rule}' for rule, n in dropped.items()) or 'none'} "
+            "there. Change the bounds of section ingest in params.yaml, or leave the file out.",
+            key="points.none_left",
         )
     epochs = np.array(reports[0]["epochs"], "datetime64[D]")
     samples = (load_sample(part.folder, epochs) for part in parts)
@@ -238,13 +243,14 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
         is_repeated = repeats(np.concatenate([rows[:, 1] for rows in identities]))
         is_shared = bool(repeats(np.concatenate([rows[:, 0] for rows in identities])[~is_repeated]).any())
         if is_repeated.any():
-            log.warning(
+            warn(
                 "%s: %d points repeat the identifier and the place of an earlier one and are left out.",
                 path,
                 int(is_repeated.sum()),
+                key="points.repeated",
             )
         if is_shared:
-            log.warning(NUMBERED_ANEW, path)
+            warn(NUMBERED_ANEW, path, key="points.renumbered")
         for part, rows, end in zip(parts, np.split(is_repeated, ends[:-1]), ends, strict=True):
             report = read_json(part.folder / PART)
             # The part records whether it was read again, the notes do not: a kill may come between.

@@ -124,7 +124,7 @@ def open_profiles(folder: Path) -> list[IngestedProfiles]:
 def _open_cities(folder: Path) -> list[Ingested]:
     cities = sorted(path.parent for path in folder.glob(f"*/{CITY}"))
     if not cities:
-        raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.")
+        raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.", key="cities.none")
     return [Ingested(city, read_json(city / CITY)) for city in cities]
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from plumbline.core.compass import BETWEEN_QUADRANTS, QUADRANTS
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, DIFFICULTIES, MECHANISMS, category
 from plumbline.sources.files.csv_lines import dialect, open_rows
@@ -60,18 +60,23 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     header = read_header(product, line)
     missing = [name for name in COLUMNS if name not in header]
     if missing:
-        raise InputError(f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.")
+        raise InputError(
+            f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.",
+            key="labels.missing_column",
+        )
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
     table = read_columns(product, header, columns)
     if not len(table):
-        raise InputError(f"{product}: it has a header, but no labels.")
+        raise InputError(f"{product}: it has a header, but no labels.", key="labels.none")
     if not _has_last_line_end(product):
-        log.warning(
-            "%s: its last line has no line end. If the file was cut off, labels are missing, or the last one is not "
-            "whole: %d are read, the last of building %s. Compare, or download it again.",
+        warn(
+            "%s: its last line has no line end. If the file was cut off, labels are missing, or "
+            "the last one is not whole: %d are read, the last of building %s. Compare, or "
+            "download it again.",
             product,
             len(table),
             table["building_id"][-1],
+            key="labels.no_line_end",
         )
     ids = _text_column(table, "building_id")
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
@@ -86,15 +91,23 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     damaged = category(severity) >= 1
     accepted = np.where(damaged & (accepted == ""), quadrant, accepted)
     checks = (
-        ("building_id", ids, ids == "", "an id is needed"),
-        ("building_id", ids, np.asarray(pd.Series(ids).duplicated()), "each building may be labelled once"),
+        ("labels.empty_id", "building_id", ids, ids == "", "an id is needed"),
         (
+            "labels.repeated_id",
+            "building_id",
+            ids,
+            np.asarray(pd.Series(ids).duplicated()),
+            "each building may be labelled once",
+        ),
+        (
+            "labels.impossible_severity",
             "severity_permille",
             severity,
             ~((severity >= 0) & (severity <= MAX_SEVERITY_PERMILLE)),
             f"a strain from 0 to {MAX_SEVERITY_PERMILLE:g} permille is needed",
         ),
         (
+            "labels.unknown_quadrant",
             "quadrant",
             quadrant,
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
@@ -102,28 +115,31 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
         ),
         (
+            "labels.wrong_accepted_quadrants",
             ACCEPTED,
             accepted,
             damaged & ~np.array([_includes(*pair) for pair in zip(accepted, quadrant, strict=True)], bool),
             f"quadrants with {BETWEEN_QUADRANTS!r} between them are needed, the one of the column quadrant among them",
         ),
         (
+            "labels.unknown_mechanism",
             MECHANISM,
             mechanism_text,
             damaged & (mechanism == UNKNOWN) & (mechanism_text != ""),  # a sound building: none
             f"one of {', '.join(MECHANISMS)} is needed, or an empty cell where it is not known",
         ),
         (
+            "labels.unknown_difficulty",
             DIFFICULTY,
             difficulty_text,
             (difficulty == UNKNOWN) & (difficulty_text != ""),
             f"one of {', '.join(DIFFICULTIES)} is needed, or an empty cell where it is not known",
         ),
     )
-    for column, values, bad, wanted in checks:
+    for key, column, values, bad, wanted in checks:
         if bad.any():
             row = int(np.argmax(bad))
-            fail_at(product, row, column, _format_cell(values[row]), wanted, key=f"labels.wrong_{column}")
+            fail_at(product, row, column, _format_cell(values[row]), wanted, key=key)
     _check_units(product, severity, quadrant, few)
     return pd.DataFrame(
         {
@@ -156,13 +172,14 @@ def _format_cell(value: object) -> object:
 def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
     large = severity > USUAL_PERMILLE
     if large.any():
-        log.warning(
+        warn(
             "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
             product,
             large.sum(),
             USUAL_PERMILLE,
             severity.max(),
             CATEGORY_BOUNDS_PERMILLE[-1],
+            key="labels.large_severity",
         )
     # A city may have no damage. Strains in m/m are 1000 times too small, in percent 10 times.
     visible_permille = CATEGORY_BOUNDS_PERMILLE[0]
@@ -175,8 +192,10 @@ def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDAr
             "not in m/m or percent? "
         )
         if few and severity.max() < visible_permille:
-            raise InputError(f"{message}If they are, leave the quadrants of undamaged buildings empty.")
-        log.warning("%sThose quadrants are not used.", message)
+            raise InputError(
+                f"{message}If they are, leave the quadrants of undamaged buildings empty.", key="labels.small_severity"
+            )
+        warn("%sThose quadrants are not used.", message, key="labels.small_severity")
 
 
 def no_labels() -> pd.DataFrame:
@@ -220,16 +239,18 @@ def match_footprints(
         raise InputError(
             f"{labels_file}: not in {footprints_file}: {len(unknown)} of the labelled buildings "
             f"({_format_ids(unknown)}). Its buildings are called "
-            f"{_format_ids(footprints['building_id'].tolist())}. Mend the labels, or say which "
-            "column of the footprints identifies a building (docs/formats.md). Labels and footprints must be of one "
-            "city."
+            f"{_format_ids(footprints['building_id'].tolist())}. Correct the labels, or name the "
+            "column of the footprints that identifies a building (docs/formats.md). "
+            "Labels and footprints must be of one city.",
+            key="labels.unknown_building",
         )
     matched = labels.assign(building_id=pd.Series(ids, index=labels.index, dtype=object))
     twice = matched["building_id"].duplicated(keep=False).to_numpy()
     if twice.any():
         raise InputError(
-            f"{labels_file}: {_format_ids(labels['building_id'][twice].tolist())} are of one building of "
-            f"{footprints_file}; each may be labelled once."
+            f"{labels_file}: {_format_ids(labels['building_id'][twice].tolist())} are of one "
+            f"building of {footprints_file}; each may be labelled once.",
+            key="labels.repeated_building",
         )
     return matched
 

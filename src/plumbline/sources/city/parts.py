@@ -257,8 +257,9 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
     """Plan the parts, reading only the beginning of each file."""
     if not cities:
         raise InputError(
-            "ingest: no city folder found. Make some with `plumbline simulate`, or put your own, a folder each, into "
-            "data/raw (data/raw/README.md)."
+            "ingest: no city folder found. Make some with `plumbline simulate`, or put your own, "
+            "a folder each, into data/raw (data/raw/README.md).",
+            key="cities.no_folder",
         )
     rows = {folder: files for folder in cities if (files := find_profiles(folder, _params_of_city(folder, params)))}
     return cut_found([find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params)
@@ -270,7 +271,7 @@ def cut_found(point_cities: Sequence[CityFiles], rows: Sequence[ProfileFiles], p
     names = [city.name for city in cities]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.")
+        raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.", key="cities.repeated_name")
     code = [Path(__file__).parents[1]]
     city_params = {city.name: _params_of_city(city.folder, params) for city in cities}
     # One folder a city: a mended file of one does not have the others read again.

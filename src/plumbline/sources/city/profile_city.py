@@ -108,21 +108,24 @@ def years(about: ProfileRows) -> float:
 def _check_labels(path: Path, about: ProfileRows, rows: Profiles, severity: NDArray[Any]) -> None:
     if not about.labelled:
         return
-    strange = ~np.isin(rows.location, list(about.quadrants))
-    if strange.any():
-        row = int(np.argmax(strange))
-        raise InputError(
-            f"{path}, line {rows.line[row]}: location {rows.location[row]} found, of which params.yaml "
-            f"(ingest.products, profiles.quadrants) says nothing: it knows {', '.join(map(str, about.quadrants))}. Add "
-            "the code's quadrant, or none."
-        )
-    large = severity > MAX_SEVERITY_PERMILLE
-    if large.any():
-        row = int(np.argmax(large))
-        raise InputError(
-            f"{path}, line {rows.line[row]}: severity {rows.severity[row]:g} found, in {about.severity_unit} more "
-            "than a strain of 1. Check profiles.severity_unit in params.yaml."
-        )
+    for key, is_bad, problem in (
+        (
+            "profiles.unstated_location",
+            ~np.isin(rows.location, list(about.quadrants)),
+            "location {location} found; params.yaml (ingest.products, profiles.quadrants) has "
+            f"{', '.join(map(str, about.quadrants))}. Add the code's quadrant, or none.",
+        ),
+        (
+            "profiles.impossible_severity",
+            severity > MAX_SEVERITY_PERMILLE,
+            f"severity {{severity:g}} found, in {about.severity_unit} more than a strain of 1. "
+            "Check profiles.severity_unit in params.yaml.",
+        ),
+    ):
+        if is_bad.any():
+            row = int(np.argmax(is_bad))
+            text = problem.format(location=rows.location[row], severity=rows.severity[row])
+            raise InputError(f"{path}, line {rows.line[row]}: {text}", key=key)
 
 
 def _group_names(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
@@ -192,7 +195,9 @@ class IngestedProfiles:
             )
             ids, quadrant = (table[name].to_numpy(zero_copy_only=False) for name in ("building_id", "quadrant"))
         except (OSError, KeyError, pa.ArrowException) as error:
-            raise InputError(f"{path}: not readable ({error}). Run `plumbline ingest` again.") from None
+            raise InputError(
+                f"{path}: not readable ({error}). Run `plumbline ingest` again.", key="profiles.unreadable"
+            ) from None
         location = np.full(len(ids), -1, np.int64)
         for code, name in enumerate(QUADRANTS):
             location[quadrant == name] = code

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,8 +42,15 @@ SLACK = 1e-6
 """Share of the span that is allowed for rounded distances."""
 SlopeUnit = Literal["mm/m", "m/m"]
 DistanceUnit = Literal["m", "cm", "mm"]
-Problem = tuple[str, int | None]
-"""Problem of a line, and its cell, from 1."""
+
+
+class LineProblem(NamedTuple):
+    """Problem of a line, and the key of its check."""
+
+    text: str
+    key: str
+    cell: int | None = None
+    """Number of the cell, from 1."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Form:
         return "d0,s0,d1,s1,…,span,width" + (",severity,location" if self.labelled else "")
 
 
-def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Problem:
+def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | LineProblem:
     """Return the numbers of a line, in the file's units, or the problem with it; empty cells at its end are ignored.
 
     Args:
@@ -75,17 +82,25 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Pr
     """
     cells = line.decode("utf-8-sig" if first else "utf-8", "backslashreplace").rstrip(" \t\r\n,").split(",")
     if len(cells) < form.tail + 2 or len(cells) % 2:
-        return f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})", None
+        return LineProblem(
+            f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})",
+            "profiles.cell_count",
+        )
     values = np.array([_parse_cell(cell) for cell in cells])
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
-        return f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", int(bad[0]) + 1
+        return LineProblem(
+            f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", "profiles.not_a_number", int(bad[0]) + 1
+        )
     if (problem := _find_problem(values, form)) is not None:
         return problem
     padded = line.rstrip(b" \t\r\n").endswith(b",")
     if form.labelled and padded and len(cells) >= 4 and _find_problem(values, replace(form, labelled=False)) is None:
         doubt = "empty cells found at the end, and the last two numbers may be labels or span and width"
-        return f"{doubt}; remove the empty cells, and write rows without labels into a file of their own", None
+        return LineProblem(
+            f"{doubt}; remove the empty cells, and write rows without labels into a file of their own",
+            "profiles.ambiguous_end",
+        )
     return values
 
 
@@ -96,7 +111,7 @@ def _parse_cell(cell: str) -> float:
     return math.nan
 
 
-def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
+def _find_problem(values: NDArray[np.float64], form: Form) -> LineProblem | None:
     """Return the first problem that keeps an even number of finite values from being a row; None for a valid row."""
     count, pairs = len(values), len(values) - form.tail
     distance, span = values[:pairs:2], values[pairs]
@@ -109,23 +124,35 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> Problem | None:
     max_length, max_slope = MAX_LENGTH_M / TO_M[form.distance_unit], MAX_SLOPE_MM_PER_M / TO_MM_PER_M[form.slope_unit]
     is_severity, is_location = ((cell == count - at) & form.labelled for at in (2, 1))
     no_code = (values != np.floor(values)) | (values < 0) | (values > MAX_LOCATION)
-    for is_bad, wanted in (
-        (descends, f"distances in {form.distance_unit} ascend"),
-        (is_size & (values <= 0), "span and width are positive"),
-        ((cell == pairs) & is_wide, f"distances go over {distance[-1] - distance[0]:g}: are there labels or none?"),
-        (is_length & (np.abs(values) > max_length), f"at most {max_length:g} {form.distance_unit} are possible"),
-        (is_slope & (np.abs(values) > max_slope), f"a slope of at most {max_slope:g} {form.slope_unit} is possible"),
-        (is_severity & (values < 0), "a severity of 0 or more is needed"),
-        (is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
+    # fmt: off
+    for key, is_bad, wanted in (
+        ("profiles.not_ascending", descends, f"distances in {form.distance_unit} ascend"),
+        ("profiles.not_positive", is_size & (values <= 0), "span and width are positive"),
+        ("profiles.beyond_span", (cell == pairs) & is_wide,
+            f"distances go over {distance[-1] - distance[0]:g}; check whether the rows have labels"),
+        ("profiles.impossible_length", is_length & (np.abs(values) > max_length),
+            f"at most {max_length:g} {form.distance_unit} are possible"),
+        ("profiles.impossible_slope", is_slope & (np.abs(values) > max_slope),
+            f"a slope of at most {max_slope:g} {form.slope_unit} is possible"),
+        ("profiles.negative_severity", is_severity & (values < 0), "a severity of 0 or more is needed"),
+        ("profiles.unknown_location", is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
     ):
+        # fmt: on
         if is_bad.any():
             bad = int(np.argmax(is_bad))
-            return f"{values[bad]:g} found, {wanted}", bad + 1
+            return LineProblem(f"{values[bad]:g} found, {wanted}", key, bad + 1)
     return None
 
 
 MAX_LINE_BYTES = 2**20
 """Length of the longest line: some 50,000 scatterers."""
+TOO_LONG = LineProblem(
+    f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed", "profiles.long_line"
+)
+CUT_OFF = LineProblem(
+    "the last line has no line break, so the file may be cut off; get it whole, or end it with one",
+    "profiles.cut_off",
+)
 LOOKED_AT = 20
 """Number of lines by which a file of profile rows is recognised."""
 
@@ -182,20 +209,18 @@ def read_profiles(
     try:
         for number, line in _lines(path):
             if not line.endswith(b"\n"):
-                long = f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed"
-                cut = "the last line has no line break, so that the file may be cut; get it whole, or end it with one"
-                _raise_at(path, number, long if len(line) == MAX_LINE_BYTES else cut)
+                _raise_at(path, number, TOO_LONG if len(line) == MAX_LINE_BYTES else CUT_OFF)
             values = parse_line(line, form, number == 1)
             if isinstance(values, tuple):
-                _raise_at(path, number, *values)
+                _raise_at(path, number, values)
             rows.append(values)
             lines.append(number)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file.") from None
+        raise InputError(f"{path}: no such file.", key="file.missing") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable") from None
     if not rows:
-        raise InputError(f"{path}: it has no lines. One building a line is needed.")
+        raise InputError(f"{path}: it has no lines. One building a line is needed.", key="profiles.none")
     tail = form.tail
     pairs = np.concatenate([row[:-tail] for row in rows]).reshape(-1, 2)
     ends = np.array([row[-tail:] for row in rows])
@@ -239,9 +264,9 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, line
 
 
-def _raise_at(path: Path, line: int, problem: str, cell: int | None = None) -> NoReturn:
-    place = "" if cell is None else f", cell {cell}"
-    raise InputError(f"{path}, line {line}{place}: {problem}.")
+def _raise_at(path: Path, line: int, problem: LineProblem) -> NoReturn:
+    place = "" if problem.cell is None else f", cell {problem.cell}"
+    raise InputError(f"{path}, line {line}{place}: {problem.text}.", key=problem.key)
 
 
 OTHER_INPUTS = frozenset({".csv", ".zip", *BINARY_SUFFIXES, *VECTOR_SUFFIXES, *PARTS})
@@ -291,25 +316,31 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
         return None
     if other_inputs:
         raise InputError(
-            f"{folder}: {', '.join(other_inputs[:5])} found beside {files[0][0].name}, which has profile rows. Those "
-            "name no footprint and hold their labels themselves: give them a folder of their own, or let the "
-            "pattern in params.yaml (ingest.products) fit them alone."
+            f"{folder}: {', '.join(other_inputs[:5])} found beside {files[0][0].name}, which has "
+            "profile rows. Those name no footprint and hold their labels themselves: give them a "
+            "folder of their own, or let the pattern in params.yaml (ingest.products) fit them "
+            "alone.",
+            key="profiles.other_inputs",
         )
     stated = tuple((path, about) for path, about in files if about is not None)
     if len(stated) < len(files):
-        raise InputError(_missing_settings(next(path for path, about in files if about is None)))
+        raise InputError(
+            _missing_settings(next(path for path, about in files if about is None)), key="profiles.unstated"
+        )
     if not any(about.labelled for _, about in stated):
         raise InputError(
-            f"{folder}: none of its profile rows has a label ({', '.join(path.name for path, _ in files)}). Training "
-            "needs labelled buildings. Leave the folder out, or put labelled rows beside these."
+            f"{folder}: none of its profile rows has a label "
+            f"({', '.join(path.name for path, _ in files)}). Training needs labelled buildings. "
+            "Leave the folder out, or put labelled rows beside these.",
+            key="profiles.no_labels",
         )
     return ProfileFiles(folder.resolve().name, stated)
 
 
 def _missing_settings(path: Path) -> str:
     return (
-        f"{path}: looks like profile rows (d0,s0,d1,s1,…,span,width), which do not say their units, their codes "
-        "or their time. Write them into params.yaml:\n"
+        f"{path}: looks like profile rows (d0,s0,d1,s1,…,span,width), which state no units, codes "
+        "or time. Write them into params.yaml:\n"
         "ingest:\n"
         "  products:\n"
         f"    {path.name!r}:\n"

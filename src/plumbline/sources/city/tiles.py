@@ -104,8 +104,9 @@ def make_tiles(
     over = np.maximum(corner - reach[:, :2], reach[:, 2:] - corner - side_m).max(initial=0)
     if over > side_m:
         raise InputError(
-            f"ingest.tile_m: tiles of {side_m:g} m found, a footprint reaches {over:.0f} m over its tile's edge. Make "
-            f"the tiles at least {over:.0f} m wide."
+            f"ingest.tile_m: tiles of {side_m:g} m found, a footprint reaches {over:.0f} m over "
+            f"its tile's edge. Make the tiles at least {over:.0f} m wide.",
+            key="tiles.too_narrow",
         )
     return Tiles(side_m, cell, reach), index
 
@@ -218,7 +219,8 @@ def open_products(products: Sequence[Path], params: Ingest) -> list[tuple[Produc
         opened.append((file, source))
         if source.crs != opened[0][1].crs:
             raise InputError(
-                f"{path}: coordinates in {source.crs}, those of {products[0]} are in {opened[0][1].crs}. One CRS is "
-                "needed."
+                f"{path}: coordinates in {source.crs}, those of {products[0]} are in "
+                f"{opened[0][1].crs}. One CRS is needed.",
+                key="points.several_crss",
             )
     return opened

@@ -27,7 +27,9 @@ class Window:
     def __post_init__(self) -> None:
         """Refuse ends in the wrong order."""
         if self.since is not None and self.until is not None and self.since > self.until:
-            raise InputError(f"since {self.since} is after until {self.until}: no day is left. Swap the two.")
+            raise InputError(
+                f"since {self.since} is after until {self.until}: no day is left. Swap the two.", key="window.reversed"
+            )
 
     def __str__(self) -> str:
         """Return the window as the end of a sentence: `from 2022-01-01 to 2023-06-30`."""
@@ -68,8 +70,10 @@ class Window:
         if count < min_epochs:
             first, last = track.epochs[[0, -1]].astype("datetime64[D]")
             raise InputError(
-                f"{source}: {count} of its {len(inside)} epochs ({first} to {last}) {_are(count)} {self}; at least "
-                f"{min_epochs} are needed. Widen the window, or leave the file out."
+                f"{source}: {count} of its {len(inside)} epochs ({first} to {last}) {_are(count)} "
+                f"{self}; at least {min_epochs} are needed. Widen the window, or leave the file "
+                "out.",
+                key="epochs.too_few",
             )
         if inside.all():
             return track
@@ -98,7 +102,9 @@ def parse_day(name: str, text: str | None) -> date | None:
     try:
         return None if text is None else date.fromisoformat(text)
     except ValueError:
-        raise InputError(f"{name} {text!r} is no date. Write year, month and day, as 2023-01-31.") from None
+        raise InputError(
+            f"{name} {text!r} is no date. Write year, month and day, as 2023-01-31.", key="window.not_a_day"
+        ) from None
 
 
 def _are(count: int) -> str:

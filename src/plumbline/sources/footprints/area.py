@@ -114,8 +114,9 @@ def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Groun
         row = int(np.argmax(is_unknown))
         cells = f"{buildings[GROUND_EASTING].iloc[row]}, {buildings[GROUND_NORTHING].iloc[row]}"
         raise InputError(
-            f"{source}: columns {GROUND_EASTING}, {GROUND_NORTHING}: {cells} found in row {row + 1}; a place in m is "
-            "needed. Correct it, or remove the three columns ground_*."
+            f"{source}: columns {GROUND_EASTING}, {GROUND_NORTHING}: {cells} found in row "
+            f"{row + 1}; a place in m is needed. Correct it, or remove the three columns ground_*.",
+            key="ground.no_place",
         )
     return GroundCentres(one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre)
 
@@ -132,7 +133,9 @@ def one_crs(named: list[str], source: str) -> str:
         is_projected = False
     if not is_projected:
         raise InputError(
-            f"{source}: column {GROUND_CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; one projected CRS is "
-            "needed for all footprints. Correct it, or remove the three columns ground_*."
+            f"{source}: column {GROUND_CRS}: {', '.join(sorted(named)[:5]) or 'nothing'} found; "
+            "one projected CRS is needed for all footprints. Correct it, or remove the three "
+            "columns ground_*.",
+            key="ground.not_one_crs",
         )
     return named[0]

@@ -15,7 +15,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.sources.crs import turn_in
 from plumbline.sources.footprints.geometry import unlike_polygons
 from plumbline.sources.footprints.ids import SAME_M, text_of
@@ -93,13 +93,15 @@ def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int
     inner, outer = _nested(geometry, pairs)
     covered = np.bincount(outer, shapely.area(geometry[inner]), len(geometry)) >= COVERED * shapely.area(geometry)
     if covered.any():
-        log.warning(
-            "%s: %d footprints are covered by %d others in them, which get their points: %s. A building that is drawn "
-            "whole and in parts is not judged whole. Remove the parts, or the outlines.",
+        warn(
+            "%s: %d footprints are covered by %d others in them, which get their points: %s. A "
+            "building that is drawn whole and in parts is not judged whole. Remove the parts, or "
+            "the outlines.",
             sieve.path,
             covered.sum(),
             len(set(inner[covered[outer]].tolist())),
             sieve.name(covered),
+            key="footprints.nested",
         )
     return int(covered.sum())
 
@@ -125,12 +127,14 @@ def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> in
     is_later = np.zeros(len(geometry), bool)
     is_later[np.maximum(first, second)[overlaps]] = True
     if is_later.any():
-        log.warning(
-            "%s: %d footprints lie half or more over another one: %s. Of each two, one gets the points that lie in "
-            "both. If they are one building, of two sources perhaps, keep one of them.",
+        warn(
+            "%s: %d footprints overlap another one by half or more: %s. Of each two, one gets "
+            "the points in both. If they are one building, of two sources perhaps, keep one of "
+            "them.",
             sieve.path,
             is_later.sum(),
             sieve.name(is_later),
+            key="footprints.overlapping",
         )
     return int(is_later.sum())
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
@@ -55,7 +55,9 @@ def check_known(path: Path, crs: str) -> None:
     try:
         CRS.from_user_input(crs)
     except ProjError:
-        raise InputError(f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.") from None
+        raise InputError(
+            f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.", key="crs.unknown"
+        ) from None
 
 
 def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
@@ -69,7 +71,8 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
     name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
     if not (frame.crs.is_geographic or frame.crs.is_projected):
         raise InputError(
-            f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a projected one."
+            f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a projected one.",
+            key="crs.wrong_kind",
         )
     if frame.crs.is_geographic:
         # Half a turn in the unit of the CRS: 180 degrees, 200 grads.
@@ -79,13 +82,14 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         if max(-west, east) > 2 * half or max(-south, north) > half / 2:
             raise InputError(
                 f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
-                f"of longitude and latitude, as the CRS ({name}) says"
+                f"of longitude and latitude, as the CRS ({name}) states"
                 + (
-                    ", unless the latitude stands first: write the longitude before it. "
+                    ", unless the latitude comes first: write the longitude before it. "
                     if max(-west, east) <= half / 2 and max(-south, north) <= half
                     else ". "
                 )
-                + "Reproject the file, or name its CRS in it."
+                + "Reproject the file, or name its CRS in it.",
+                key="crs.not_degrees",
             )
     return name if len(name) < 40 else str(frame.crs.name)
 
@@ -104,7 +108,8 @@ def _missing_crs_error(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
     return InputError(
         f"{path}: the footprints have no CRS. Their coordinates, from {west:.7g}, {south:.7g} to {east:.7g}, "
         f"{north:.7g}, {assessment}. {WRITE.get(path.suffix.lower(), 'Write')} this line into {PARAMS_FILE}{replace}:\n"
-        f'ingest: {{footprints: {{{json.dumps(path.name, ensure_ascii=False)}: {{crs: "{crs}"}}}}}}'
+        f'ingest: {{footprints: {{{json.dumps(path.name, ensure_ascii=False)}: {{crs: "{crs}"}}}}}}',
+        key="footprints.no_crs",
     )
 
 
@@ -136,13 +141,14 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
             geometry = _transform_in_plane(geometry, transformer)
         if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
             return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs))
-    log.warning(
-        "%s: no way is known from %s to %s but to take one datum for the other: footprints may lie up to 100 m off. "
-        "Bring them into %s by a program that has that country's grids.",
+    warn(
+        "%s: PROJ has no exact transformation from %s to %s: footprints may be up to 100 m off. "
+        "Reproject them to %s by a program that has that country's grids.",
         source,
         frame.crs.name,
         by_default.crs.name,
         crs,
+        key="crs.approximate_datum",
     )
     return by_default
 
@@ -163,6 +169,7 @@ HEIGHT = "height_m"
 def read_buildings(
     path: Path,
     crs: str,
+    *,
     id_column: str | None = None,
     layer: str | None = None,
     stated: Mapping[str, Footprints] | None = None,
@@ -201,7 +208,10 @@ def read_buildings(
         check_known(path, settings.crs)
     frame = read_vector(path, settings.layer if layer is None else layer, settings.crs, area)
     if not len(frame):
-        raise InputError(f"{path}: it holds no footprints. Is it of that place and that layer? Download it again.")
+        raise InputError(
+            f"{path}: it holds no footprints. Is it of that place and that layer? Download it again.",
+            key="footprints.none",
+        )
     geometry = whole_at_180(frame.crs, take_polygons(frame.geometry.to_numpy()))
     frame, geometry = _drop_parts(path, frame, geometry)
     reasons = unlike_polygons(geometry)
@@ -214,7 +224,9 @@ def read_buildings(
     try:
         frame = reprojected(str(path), frame, crs)
     except ProjError as error:
-        raise InputError(f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).") from None
+        raise InputError(
+            f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).", key="crs.no_transformation"
+        ) from None
     frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]
     geometry, keep, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
     sieve.log_left_out()
@@ -275,13 +287,17 @@ def load_buildings(path: Path) -> geopandas.GeoDataFrame:
         InputError: the file is missing or is not a buildings table.
     """
     if not path.is_file():
-        raise InputError(f"{path}: no such file.")
+        raise InputError(f"{path}: no such file.", key="file.missing")
     try:
         frame = geopandas.read_parquet(path)
     except READ_FAULTS as error:
-        raise InputError(f"{path}: not a buildings table ({first_line_of(error)}).") from None
+        raise InputError(
+            f"{path}: not a buildings table ({first_line_of(error)}).", key="buildings_table.unreadable"
+        ) from None
     if ID not in frame.columns or frame.crs is None:
-        raise InputError(f"{path}: not a buildings table ({ID} or the CRS is missing).")
+        raise InputError(
+            f"{path}: not a buildings table ({ID} or the CRS is missing).", key="buildings_table.missing_column"
+        )
     return frame
 
 
@@ -292,13 +308,14 @@ def _read_heights(sieve: FeatureFilter, frame: geopandas.GeoDataFrame) -> int:
     heights = pd.to_numeric(frame[HEIGHT], errors="coerce").astype(float)
     bad = np.asarray((heights.isna() & frame[HEIGHT].notna()) | (heights < 0) | np.isinf(heights))
     if bad.any():
-        log.warning(
+        warn(
             "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is %r.",
             sieve.path,
             bad.sum(),
             HEIGHT,
             sieve.name(bad),
             frame.loc[bad, HEIGHT].tolist()[0],
+            key="footprints.unknown_height",
         )
     frame[HEIGHT] = heights.mask(bad)
     return int(bad.sum())

@@ -14,7 +14,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
@@ -65,8 +65,10 @@ def read_city_json(content: CsvFile, stated: str | None, area: Area | None) -> g
             head = None
         if len(first) > MAX_BYTES:
             raise InputError(
-                f"{content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at once. Cut it into tiles, "
-                "or write it with a feature a line (CityJSONSeq: `cjseq cat`)."
+                f"{content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at "
+                "once. Cut it into tiles, or write it with a feature a line (CityJSONSeq: `cjseq "
+                "cat`).",
+                key="city_model.too_large",
             )
         head = json.loads(first) if head is None else head
         lines = (json.loads(line) for line in iter(lambda: stream.readline(MAX_BYTES), b"") if line.strip())
@@ -173,11 +175,14 @@ def make_frame(
         rows.append(attributes)
         shapes.append(ground)
     if not rows:
-        raise InputError(f"{source}: a city model without a building in it. Give the file that has the buildings.")
+        raise InputError(
+            f"{source}: a city model without a building in it. Give the file that has the buildings.",
+            key="city_model.no_building",
+        )
     geometry = np.array(shapes, object)
     crs = known_crs(name) or (None if stated is None else pyproj.CRS(stated))
     if name is not None and crs is None:
-        log.warning("%s: CRS %r found, which is not known.", source, name[:80])
+        warn("%s: CRS %r found, which is not known.", source, name[:80], key="crs.unknown")
     if crs is not None and _is_northing_first(crs, geometry, name or ""):
         has_z = shapely.has_z(geometry)
         geometry[has_z] = shapely.transform(geometry[has_z], lambda corners: corners[:, [1, 0, 2]], include_z=True)
@@ -252,7 +257,10 @@ def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> ge
     crs_names: dict[str, None] = {}
     buildings = list(_gml_buildings(content, crs_names))
     if len({str(known_crs(name) or name) for name in crs_names}) > 1:
-        raise InputError(f"{content}: CRSs {', '.join(list(crs_names)[:5])} found. Give one file for each CRS.")
+        raise InputError(
+            f"{content}: CRSs {', '.join(list(crs_names)[:5])} found. Give one file for each CRS.",
+            key="city_model.several_crss",
+        )
     return make_frame(str(content), buildings, next(iter(crs_names), None), stated, area)
 
 
@@ -261,7 +269,9 @@ def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[Bui
     opened: list[Element] = []
     with content.open() as stream:
         if b"<!DOCTYPE" in stream.read(LOOKED_AT):
-            raise InputError(f"{content}: a document type (DOCTYPE) found, which no city model has. Take it out.")
+            raise InputError(
+                f"{content}: a document type (DOCTYPE) found, which no city model has. Take it out.", key="gml.doctype"
+            )
     with content.open() as stream:
         try:
             # Expat opens no other file, bounds what entities unpack to, and a file that defines some was refused.
@@ -272,7 +282,8 @@ def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[Bui
                         crs_names[element.attrib["srsName"]] = None
                     if len(opened) > MAX_DEPTH:
                         raise InputError(
-                            f"{content}: elements are nested more than {MAX_DEPTH} deep. It is no city model."
+                            f"{content}: elements are nested more than {MAX_DEPTH} deep. It is no city model.",
+                            key="gml.too_deep",
                         )
                     continue
                 opened.pop()
@@ -283,7 +294,9 @@ def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[Bui
                     if opened:
                         opened[-1].remove(element)
         except ElementTree.ParseError as error:
-            raise InputError(f"{content}: not readable as XML ({error}). Download it again.") from None
+            raise InputError(
+                f"{content}: not readable as XML ({error}). Download it again.", key="gml.unreadable"
+            ) from None
 
 
 def _gml_ground(building: Element) -> shapely.Geometry:

@@ -8,7 +8,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.opened import for_command
 from plumbline.sources.footprints.selection import FeatureFilter, Objects, assign_reason
@@ -146,7 +146,7 @@ FARTHEST_M = 1e8
 """No projection of the Earth has coordinates beyond; its girth is 4e7 m."""
 ABSENT = "without a geometry, or with a ring that is not closed or has fewer than three corners"
 NO_NUMBER = "with a coordinate that is no number (NaN or infinite)"
-IN_DOUBT = "invalid, and which ground is the building cannot be told"
+IN_DOUBT = "invalid, with the building's ground in doubt"
 FLAT = f"without area (below {MIN_AREA_M2} m²)"
 POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
@@ -214,7 +214,7 @@ def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArr
     outside = _beyond(geometry, FARTHEST_M)
     advice = "Are they of the same place, with the easting (longitude) before the northing (latitude)?"
     if 2 * outside.sum() > len(outside):
-        raise InputError(f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}")
+        raise InputError(f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}", key="footprints.outside_crs")
     return sieve.leave_out(assign_reason(outside, reason), advice)
 
 
@@ -231,11 +231,12 @@ def make_valid(
     """
     geometry, solid = flatten_solids(geometry)
     if solid.any():
-        log.warning(
+        warn(
             "%s: %d drawn as solids (%s): the ground below their faces is taken.",
             sieve.path,
             solid.sum(),
             sieve.name(solid),
+            key="footprints.solids",
         )
     geometry = without_empty_holes(unwrap(geometry))
     invalid = ~shapely.is_valid(geometry)
@@ -246,19 +247,21 @@ def make_valid(
         doubtful[invalid] = ~repaired.certain & repaired.likely
         lost[invalid] = ~repaired.certain & ~repaired.likely
         if (is_certain := invalid & ~doubtful & ~lost).any():
-            log.warning(
+            warn(
                 "%s: %s invalid (the first: %s), repaired; the ground they cover stays the same.",
                 sieve.path,
                 sieve.name(is_certain),
                 shapely.is_valid_reason(geometry[int(np.argmax(is_certain))]),
+                key="footprints.repaired",
             )
         if doubtful.any():
-            log.warning(
+            warn(
                 "%s: %d invalid footprints drawn anew, with up to %.1f m² of ground in doubt: %s. Look at them.",
                 sieve.path,
                 doubtful.sum(),
                 repaired.doubt_m2[doubtful[invalid]].max(),
                 sieve.name(doubtful),
+                key="footprints.doubtful_repair",
             )
         geometry[invalid & ~lost] = repaired.geometry[~lost[invalid]]
         where = f"The first fault: {reason} (m in {crs})."
@@ -266,8 +269,9 @@ def make_valid(
     flat |= ~invalid & (shapely.area(geometry) < MIN_AREA_M2)
     if 2 * flat.sum() > len(flat):
         raise InputError(
-            f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS that the file states, or "
-            "are they degrees?"
+            f"{sieve.path}: {sieve.name(flat)} {FLAT}. Are their coordinates those of the CRS "
+            "that the file states, or are they degrees?",
+            key="footprints.no_area",
         )
     reasons = assign_reason(lost, IN_DOUBT)
     reasons[flat] = FLAT

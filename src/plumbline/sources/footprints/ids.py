@@ -13,7 +13,7 @@ import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.selection import NAMED, FeatureFilter, Objects, name_features
 
@@ -92,12 +92,13 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
     cut = rows[["\0" in text for text in ids[rows]]]
     if len(cut):
         raise InputError(
-            f"{path}: column {name}: {name_features(cut, ids)}: a NUL character found, at which GeoPackage and "
-            "GeoJSON cut a text. Take it out."
+            f"{path}: column {name}: {name_features(cut, ids)}: a NUL character found, at which "
+            "GeoPackage and GeoJSON cut a text. Take it out.",
+            key="ids.nul_character",
         )
     unnamed = rows[empty[rows]]
     if len(unnamed):
-        log.warning("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), name)
+        warn("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), name, key="ids.empty")
     return Identified(ids, len(unnamed), name)
 
 
@@ -115,7 +116,10 @@ def _find_id_column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: N
     if alike:
         return alike[0]
     if wanted is not None:
-        raise InputError(f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.")
+        raise InputError(
+            f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.",
+            key="ids.missing_column",
+        )
     for candidate in (column for usual in NAMES_OF_IDS for column in columns if column.casefold() == usual):
         ids, empty = text_of(frame[candidate].iloc[rows])
         if not empty.any() and len(set(ids)) == len(ids):
@@ -142,10 +146,16 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
     if is_other.any():
         ids = ", ".join(map(str, pd.unique(series[is_other])[:NAMED]))
         raise InputError(
-            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Each id may stand there once; only "
-            "a footprint drawn twice, alike, may be there twice."
+            f"{sieve.path}: column {column} repeats {ids} ({sieve.name(is_other)}). Give each "
+            "footprint an id of its own; only one drawn twice, alike, may repeat its id.",
+            key="ids.repeated",
         )
-    log.warning("%s: %s drawn twice, alike, with one id; the first is kept.", sieve.path, sieve.name(is_repeat))
+    warn(
+        "%s: %s drawn twice, alike, with one id; the first is kept.",
+        sieve.path,
+        sieve.name(is_repeat),
+        key="footprints.repeated",
+    )
     return ~is_repeat
 
 
@@ -155,12 +165,13 @@ def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
     series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))
     is_repeat = np.asarray(series.duplicated())
     if is_repeat.any():
-        log.warning(
-            "%s: %d footprints are drawn as one before them, under another name: %s. The first of each gets the "
-            "points, the others are not judged. Remove them.",
+        warn(
+            "%s: %d footprints are drawn as one before them, under another name: %s. The first "
+            "of each gets the points, the others are not judged. Remove them.",
             sieve.path,
             is_repeat.sum(),
             sieve.name(is_repeat),
+            key="footprints.drawn_twice",
         )
     return int(is_repeat.sum())
 
@@ -172,9 +183,11 @@ def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.in
     large = rows[np.asarray(values.abs() >= MAX_WHOLE)[rows]]
     if len(large):
         raise InputError(
-            f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} found, a decimal number. "
-            f"From {MAX_WHOLE:.0f} on these cannot tell one whole number from the next. Write the column as integers "
-            "or as text, or name another by --id-column or ingest.footprints."
+            f"{path}: column {column}: feature {large[0] + 1}: {values.iloc[large[0]]:.17g} "
+            f"found, a decimal number. From {MAX_WHOLE:.0f} on, decimals are not exact for whole "
+            "numbers. Write the column as integers or as text, or name another by --id-column or "
+            "ingest.footprints.",
+            key="ids.inexact_number",
         )
 
 

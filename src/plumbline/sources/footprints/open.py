@@ -18,7 +18,7 @@ import pyogrio
 import pyproj
 import shapely
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE, is_local
@@ -97,27 +97,29 @@ def read_vector(
             geometry, a GeoJSON with a CRS that is not known, or has no such layer.
     """
     if not path.exists():
-        raise InputError(f"{path}: no such file.")
+        raise InputError(f"{path}: no such file.", key="file.missing")
     if path.is_file() and path.stat().st_size == 0:
-        raise InputError(f"{path}: the file is empty.")
+        raise InputError(f"{path}: the file is empty.", key="file.empty")
     area = area.of_file(path) if area is not None else None
     if _is_columnar(path):
         if layer is not None:
-            raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.")
+            raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.", key="layer.missing")
         frames = [_read_piece(Piece(path), Source(str(path), None), None, crs, area)]
     else:
         frames = [_read_piece(piece, find_source(*piece), layer, crs, area) for piece in find_pieces(path, layer)]
     frame = concatenate_parts(path, frames)
     if area is not None:
-        log.warning(
+        warn(
             "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
             path,
             len(frame),
             area,
+            key="footprints.read_by_area",
         )
         if not len(frame):
             raise InputError(
-                f"{path}: no footprint lies within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?"
+                f"{path}: no footprint is within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?",
+                key="footprints.none_near_points",
             )
     return frame
 
@@ -128,7 +130,7 @@ def _read_piece(
     """Read one file of footprints."""
     path, ends = piece.path, source.ends
     if ends is not None and has_outlines(ends.start) and not ends.has_whole_outline:
-        raise InputError(f"{path}: cut off: its last outline has no end. Download it again.")
+        raise InputError(f"{path}: cut off: its last outline has no end. Download it again.", key="csv.cut_off")
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -136,13 +138,14 @@ def _read_piece(
         for message in sorted(
             {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
         ):
-            log.warning("%s: %s", path, message)
+            warn("%s: %s", path, message, key="footprints.reader_warning")
     except READ_FAULTS as error:
-        raise InputError(f"{path}: {_describe_fault(path, error)}") from None
+        raise _fault(path, error) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
-            f"{path}: a table without geometry, or with two columns of one name; footprints are needed. Points go to "
-            "--points."
+            f"{path}: a table without geometry, or with two columns of one name; footprints are "
+            "needed. Points go to --points.",
+            key="footprints.no_geometry",
         )
     if ends is not None:
         if ends.is_collection:
@@ -160,21 +163,27 @@ def _read_piece(
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
 
 
-def _describe_fault(path: Path, error: Exception) -> str:
-    """Return why a file cannot be read, and what to do."""
+def _fault(path: Path, error: Exception) -> InputError:
+    """Return the error that states why a file cannot be read, and what to do."""
     suffix, reason = path.suffix.lower(), first_line_of(error)
     if (fault := fault_of_locks(error)) is not None:
-        return f"{fault}. Copy it to a local folder, and give the copy."
+        return InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked")
     if suffix in PARTS:
-        return f"a part of a Shapefile, which has no outlines. Give its {SHP}, with this file beside it."
-    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
-        return (
-            f"no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, GeoPackage, Shapefile (.shp), "
-            "GeoParquet or another vector file."
+        return InputError(
+            f"{path}: a part of a Shapefile, which has no outlines. Give its {SHP}, with this file beside it.",
+            key="shapefile.part",
         )
-    return (
-        f"not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, Shapefile or GeoParquet, it "
-        "is damaged, cut off or in another encoding than it says. Download it again."
+    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
+        return InputError(
+            f"{path}: no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, "
+            "GeoPackage, Shapefile (.shp), GeoParquet or another vector file.",
+            key="footprints.unknown_format",
+        )
+    return InputError(
+        f"{path}: not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, "
+        "Shapefile or GeoParquet, it is damaged, cut off or not in the encoding that it states. "
+        "Download it again.",
+        key="footprints.unreadable",
     )
 
 
@@ -188,7 +197,10 @@ def concatenate_parts(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopa
         return frames[0]
     crs = frames[0].crs
     if any((frame.crs is None) != (crs is None) for frame in frames):
-        raise InputError(f"{path}: some of its parts state a CRS, others none. Give them in one CRS.")
+        raise InputError(
+            f"{path}: some of its parts state a CRS, others none. Give them in one CRS.",
+            key="footprints.crs_of_some_parts",
+        )
     return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
 
 
@@ -300,7 +312,14 @@ def _set_crs(
     if frame.crs is None:
         return frame.set_crs(stated)
     reason = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
-    log.warning("%s: crs %s of ingest.footprints does not count, %s %s.", path, stated, reason, frame.crs.name)
+    warn(
+        "%s: crs %s of ingest.footprints does not count, %s %s.",
+        path,
+        stated,
+        reason,
+        frame.crs.name,
+        key="footprints.unused_crs",
+    )
     return frame
 
 

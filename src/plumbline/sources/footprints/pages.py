@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.sources.footprints.source import parse_object
 
 FEATURES = re.compile(r'"features"\s*:\s*\[')
@@ -73,25 +73,28 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
     # Pages that were joined keep the number of the first.
     n_features = max((number for number in (page.returned, read) if number is not None), default=None)
     if page.fault is not None:
-        log.warning(
+        warn(
             "%s: the server broke off (%s): features are missing. Ask for a smaller area, or allow more time.",
             source,
             " ".join(page.fault.split())[:120],
+            key="page.broken_off",
         )
     elif page.matched is not None and n_features is not None and n_features < page.matched:
-        log.warning(
-            "%s: not complete: %d features of %d that the server has. Ask for the rest in pages (startIndex or offset) "
-            "and join them, or download the whole file.",
+        warn(
+            "%s: not complete: %d features of %d that the server has. Ask for the rest in pages "
+            "(startIndex or offset) and join them, or download the whole file.",
             source,
             n_features,
             page.matched,
+            key="page.incomplete",
         )
     elif page.matched is None and page.has_more:
-        log.warning(
-            "%s: a server's answer that says it is not complete: %s features, and more on the next page. Ask for the "
-            "rest in pages and join them, or download the whole file.",
+        warn(
+            "%s: a server's answer that is not complete: %s features, and more on the next page. "
+            "Ask for the rest in pages and join them, or download the whole file.",
             source,
             "some" if n_features is None else n_features,
+            key="page.has_next",
         )
     elif (
         page.matched is None
@@ -100,11 +103,12 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         and n_features >= LEAST_LIMIT
         and str(n_features).rstrip("0") in LIMITS
     ):
-        log.warning(
-            "%s: a server's answer with exactly %d features, as many as some give at most, and without how many there "
-            "are. Ask for the next page (startIndex or offset); if it is empty, this is all.",
+        warn(
+            "%s: a server's answer with exactly %d features, a usual limit, and without a total. "
+            "Ask for the next page (startIndex or offset); if it is empty, this is all.",
             source,
             n_features,
+            key="page.usual_limit",
         )
 
 
@@ -114,12 +118,13 @@ def warn_of_request(path: Path, read: int) -> None:
         names = [name for name in archive.namelist() if name.endswith(REQUEST)]
         limit = LIMIT.search(archive.read(names[0])[:LOOKED_AT].decode("utf-8", "replace")) if names else None
     if limit and read >= int(limit[1]):
-        log.warning(
+        warn(
             "%s: %d features, the most that the request in its %s allows (%s): others may be missing. Leave that out.",
             path,
             read,
             REQUEST,
             limit[0][1:],
+            key="page.request_limit",
         )
 
 

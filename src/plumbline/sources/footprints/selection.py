@@ -12,7 +12,7 @@ import pandas as pd
 import pyogrio
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 
 NAMED = 5
@@ -53,7 +53,9 @@ class FeatureFilter:
             self.reasons.setdefault(reason, []).append(row)
         self.row = self.row[keep]
         if not len(self.row):
-            raise InputError(f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}")
+            raise InputError(
+                f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}", key="footprints.all_left_out"
+            )
         return keep
 
     def name(self, bad: NDArray[np.bool_]) -> str:
@@ -63,12 +65,13 @@ class FeatureFilter:
     def log_left_out(self) -> None:
         """Log one warning about all features left out, if any."""
         if self.reasons:
-            log.warning(
+            warn(
                 "%s: %d of %d features left out, no row is written for them: %s.",
                 self.path,
                 len(self.out),
                 len(self.out) + len(self.row),
                 self._format_reasons(),
+                key="footprints.left_out",
             )
 
     def _format_reasons(self) -> str:
@@ -124,7 +127,7 @@ def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[st
     if wanted is not None:
         alike = [wanted] if wanted in kinds else [name for name in kinds if name.casefold() == wanted.casefold()]
         if len(alike) != 1:
-            raise InputError(f"{path}: no layer {wanted}; it has {listed}.")
+            raise InputError(f"{path}: no layer {wanted}; it has {listed}.", key="layer.missing")
         return [*alike]
     if len(kinds) < 2:
         return [next(iter(kinds), None)]
@@ -133,14 +136,21 @@ def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[st
     named = name_alike(likely)
     if len(likely) > 1 and len(named) != 1:
         if PurePosixPath(source).suffix.lower() in KML or are_parts(likely):
-            log.warning("%s: layers %s found; all are read. `--layer` names one to read alone.", path, listed)
+            warn(
+                "%s: layers %s found; all are read. `--layer` names one to read alone.",
+                path,
+                listed,
+                key="layer.all_read",
+            )
             return [*sorted(likely)]
         raise InputError(
-            f"{path}: layers {listed} found, and which holds the footprints cannot be told. Name it (`--layer`, or "
-            "ingest.footprints in the parameters file), or give a file that has it alone."
+            f"{path}: layers {listed} found, and any may hold the footprints. Name one "
+            "(`--layer`, or ingest.footprints in the parameters file), or give a file with one "
+            "layer.",
+            key="layer.ambiguous",
         )
     chosen = (likely if len(likely) == 1 else named)[0]
-    log.warning("%s: layers %s found; %s is read.", path, listed, chosen)
+    warn("%s: layers %s found; %s is read.", path, listed, chosen, key="layer.chosen")
     return [chosen]
 
 
@@ -154,7 +164,7 @@ def choose_member(path: Path, members: list[str]) -> str:
     named = name_alike(members)
     chosen = named[0] if len(named) == 1 else members[0]
     if len(members) > 1:
-        log.warning("%s: %s found in it, %s is read.", path, ", ".join(members[:NAMED]), chosen)
+        warn("%s: %s found in it, %s is read.", path, ", ".join(members[:NAMED]), chosen, key="archive.member_chosen")
     return chosen
 
 

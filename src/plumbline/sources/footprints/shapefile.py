@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import WESTERN
 from plumbline.sources.files.streams import CsvFile
@@ -51,13 +51,17 @@ def check_whole(path: Path, member: str | None = None) -> None:
     size, stated = _unpacked_bytes(shape), 2 * int.from_bytes(start[SHAPEFILE_LENGTH], "big")
     if size < stated:
         raise InputError(
-            f"{shape}: cut off: {size:,} bytes found, its header says {stated:,}. Download it again; the buildings "
-            "at its end are missing."
+            f"{shape}: cut off: {size:,} bytes found, its header states {stated:,}. Download it "
+            "again; the buildings at its end are missing.",
+            key="shapefile.cut_off",
         )
     table, index = _beside(path, member, TABLES), _beside(path, member, INDEXES)
     if table is None:
         name = PurePosixPath(member or path.name).with_suffix(TABLES[0]).name
-        raise InputError(f"{shape}: its {name} is missing, which has the ids and all other columns. Put it beside it.")
+        raise InputError(
+            f"{shape}: its {name} is missing, which has the ids and all other columns. Put it beside it.",
+            key="shapefile.no_table",
+        )
     if index is None:
         return  # GDAL reports it
     with table.open() as stream:
@@ -65,8 +69,9 @@ def check_whole(path: Path, member: str | None = None) -> None:
     outlines = (_unpacked_bytes(index) - INDEX_HEADER) // INDEX_ROW
     if rows != outlines:
         raise InputError(
-            f"{shape}: {outlines:,} outlines in its .shx and {rows:,} rows in its .dbf: one is cut off, or of another "
-            "version. Download all of its files again."
+            f"{shape}: {outlines:,} outlines in its .shx and {rows:,} rows in its .dbf: one is "
+            "cut off, or of another version. Download all of its files again.",
+            key="shapefile.unequal_parts",
         )
 
 
@@ -115,19 +120,23 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
     if language and not is_utf_8:
         return None
     if language and decoded:
-        log.warning(
-            "%s: its .dbf states another code page (language %d), but its texts are UTF-8, and read as that: %r. If "
-            "that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
+        warn(
+            "%s: its .dbf states another code page (language %d), but its texts are UTF-8, and "
+            "read as that: %r. If that is wrong, put a .cpg beside it with the encoding in it, "
+            "such as CP1251.",
             path,
             language,
             decoded[0][:40],
+            key="shapefile.wrong_code_page",
         )
     if not is_utf_8:
-        log.warning(
-            "%s: its texts are not in UTF-8, and the file does not state their encoding: %r is read as Windows-1252. "
-            "If that is wrong, put a .cpg beside it with the encoding in it, such as CP1251.",
+        warn(
+            "%s: its texts are not in UTF-8, and the file does not state their encoding: %r is "
+            "read as Windows-1252. If that is wrong, put a .cpg beside it with the encoding in "
+            "it, such as CP1251.",
             path,
             undecoded[0][0].decode(WESTERN, "replace")[:40],
+            key="shapefile.no_encoding",
         )
 
     def decode(text: object) -> object:

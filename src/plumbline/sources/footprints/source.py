@@ -12,7 +12,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import log
+from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.geopackage import START as SQLITE_START
 from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
@@ -110,7 +110,8 @@ def check_named_crs(path: Path, ends: Ends, read: pyproj.CRS | None) -> None:
         raise InputError(
             f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name such as "
             '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove it where the '
-            "coordinates are degrees of longitude and latitude (WGS 84)."
+            "coordinates are degrees of longitude and latitude (WGS 84).",
+            key="geojson.unknown_crs",
         )
 
 
@@ -205,20 +206,26 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
         if len(named) == 1:
             return [Piece(path, named[0])]
         if layer is None and are_parts(members) and not any(map(is_geodatabase, members)):
-            log.warning("%s: its parts %s are read as one.", path, ", ".join(members[:NAMED]))
+            warn("%s: its parts %s are read as one.", path, ", ".join(members[:NAMED]), key="footprints.read_as_one")
             return [Piece(path, name) for name in members]
     if not path.is_dir() or is_read_as_one(path):
         return [Piece(path)]
     parts = _list_files(path)
     if are_parts([part.name for part in parts]):
-        log.warning("%s: its parts %s are read as one.", path, ", ".join(part.name for part in parts[:NAMED]))
+        warn(
+            "%s: its parts %s are read as one.",
+            path,
+            ", ".join(part.name for part in parts[:NAMED]),
+            key="footprints.read_as_one",
+        )
         return [Piece(part) for part in parts]
     names = ", ".join(part.name for part in parts[:NAMED])
     raise InputError(
-        f"{path}: a folder, and which of its files holds the footprints cannot be told ({names}). Give one of them, or "
+        f"{path}: a folder, and any of its files may hold the footprints ({names}). Give one of them, or "
         "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
         if parts
-        else f"{path}: a folder without footprints. Give the file that holds them."
+        else f"{path}: a folder without footprints. Give the file that holds them.",
+        key="folder.ambiguous" if parts else "folder.no_footprints",
     )
 
 
@@ -267,12 +274,12 @@ def find_source(path: Path, member: str | None = None) -> Source:
     if not path.is_file():
         return Source(str(path), None)
     if path.suffix.lower() == TILES:
-        raise InputError(f"{path}: {OF_TILES}")
+        raise InputError(f"{path}: {OF_TILES}", key="file.foreign")
     check_finished(path)
     with path.open("rb") as stream:
         start = stream.read(LOOKED_AT)
     if (kind := kind_of(start) or "").endswith("archive"):
-        raise InputError(f"{path}: {kind}. {UNPACK}.")
+        raise InputError(f"{path}: {kind}. {UNPACK}.", key="file.foreign")
     if start.startswith(ZIP_START):
         member = member or choose_member(path, _likeliest(path))
         if is_geodatabase(member):
@@ -290,11 +297,12 @@ def find_source(path: Path, member: str | None = None) -> Source:
     check_whole(path, member)
     ends = read_ends(content)
     if (problem := what_else(ends.start)) is not None:
-        raise InputError(f"{content}: {problem}")
+        raise InputError(f"{content}: {problem}", key="file.foreign")
     if ends.is_lines and not ends.has_whole_end:
         raise InputError(
-            f"{content}: cut off: its last line is no whole feature. Download it again; the buildings at its end are "
-            "missing."
+            f"{content}: cut off: its last line is no whole feature. Download it again; the "
+            "buildings at its end are missing.",
+            key="geojson.cut_off",
         )
     return Source(f"{LINES}{name}" if ends.is_lines else name, ends, find_language(path, member), content)
 
@@ -314,7 +322,8 @@ def _likeliest(path: Path) -> list[str]:
         names = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
             f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {names}. "
-            + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints.")
+            + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints."),
+            key="archive.no_footprints",
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
     kind = min(kinds, key=ZIPPED_SUFFIXES.index)

@@ -78,7 +78,8 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
     if OUTLINE.match(header):
         raise InputError(
             f"{table}: its first line is an outline. Write the names of the columns before it, as `wkt`, and each "
-            'outline between double quotes ("POLYGON ((…))").'
+            'outline between double quotes ("POLYGON ((…))").',
+            key="csv.no_header",
         )
     separator = max(SEPARATORS, key=header.count)
     (columns,) = csv.reader([header], delimiter=separator)
@@ -184,7 +185,10 @@ def _collect(
         parts.append(batch.drop_columns([column]).take(pa.array(rows)))
         shapes.append(geometry[rows])
     if column is None:
-        raise InputError(f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.")
+        raise InputError(
+            f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.",
+            key="footprints.none",
+        )
     frame = pa.Table.from_batches(parts).to_pandas()
     return geopandas.GeoDataFrame(
         frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=crs_of_rows
@@ -206,11 +210,16 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
     usual = [name for name in names if name.lower() in GEOMETRY_NAMES]
     names = usual[:1] if len(names) > 1 and usual else names
     if len(names) > 1:
-        raise InputError(f"{source}: columns {', '.join(names)} all hold outlines. Keep the one of the footprints.")
+        raise InputError(
+            f"{source}: columns {', '.join(names)} all hold outlines. Keep the one of the footprints.",
+            key="footprints.several_geometries",
+        )
     if not names:
         raise InputError(
-            f"{source}: a table without geometry: its columns are {', '.join(batch.schema.names[:20])}. Give one that "
-            "has the footprints as polygons, in WKT or WKB."
+            f"{source}: a table without geometry: its columns are "
+            f"{', '.join(batch.schema.names[:20])}. Give one that has the footprints as polygons, "
+            "in WKT or WKB.",
+            key="footprints.no_geometry",
         )
     return names[0], parsers[names[0]]
 
@@ -235,10 +244,15 @@ def _find_crs_of_rows(
     try:
         names = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
     except pyproj.exceptions.CRSError:
-        raise InputError(f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.") from None
+        raise InputError(
+            f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.", key="crs.unknown"
+        ) from None
     differing = names if is_stated or crs is None else sorted({*names, crs})
     if len(differing) > 1:
-        raise InputError(f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in one CRS.")
+        raise InputError(
+            f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in one CRS.",
+            key="footprints.several_crss",
+        )
     return names[0] if names else crs
 
 
