@@ -173,12 +173,12 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(internal_api="openblas")
 
 
-def undone(jobs: Sequence[AnyJob], what: str) -> list[AnyJob]:
+def undone(jobs: Sequence[AnyJob], stage: str) -> list[AnyJob]:
     """Return the jobs that have no folder yet, and log how many are already done."""
-    left = [job for job in jobs if not job.folder.exists()]
-    if len(left) < len(jobs):
-        log.info("%s: going on, %d of %d portions are there from before", what, len(jobs) - len(left), len(jobs))
-    return left
+    pending = [job for job in jobs if not job.folder.exists()]
+    if len(pending) < len(jobs):
+        log.info("%s: going on, %d of %d portions are there from before", stage, len(jobs) - len(pending), len(jobs))
+    return pending
 
 
 def cores() -> int:

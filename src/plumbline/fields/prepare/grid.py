@@ -181,9 +181,10 @@ class Grid:
 
 def grid_over(east_north: Float, cell_m: float, margin_m: float) -> Grid:
     """Return the grid of whole cells that covers positions (N, 2) with a margin around them."""
-    left, bottom = np.floor((east_north.min(axis=0) - margin_m) / cell_m) * cell_m
-    right, top = np.ceil((east_north.max(axis=0) + margin_m) / cell_m) * cell_m
-    return Grid(float(left), float(top), cell_m, round((top - bottom) / cell_m), round((right - left) / cell_m))
+    left_m, bottom_m = np.floor((east_north.min(axis=0) - margin_m) / cell_m) * cell_m
+    right_m, top_m = np.ceil((east_north.max(axis=0) + margin_m) / cell_m) * cell_m
+    rows, columns = round((top_m - bottom_m) / cell_m), round((right_m - left_m) / cell_m)
+    return Grid(float(left_m), float(top_m), cell_m, rows, columns)
 
 
 @dataclass(frozen=True)
