@@ -1,7 +1,8 @@
-"""Build the images, start each, and check what it does: `make images`. Without podman it is skipped.
+"""Build the images, start each, and check what it does: `make images`. Without podman it is
+skipped.
 
-Prints Markdown; docs/benchmarks keeps a dated copy. More arguments for `podman build`, as for a base image or an index
-of one's own, come in BUILD_ARGS.
+Prints Markdown; docs/benchmarks keeps a dated copy. More arguments for `podman build`, as
+for a base image or an index of one's own, come in BUILD_ARGS.
 """
 
 from __future__ import annotations
@@ -45,14 +46,20 @@ Note = Callable[..., None]
 
 def podman(*words: object, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run podman; what it says is kept."""
-    ended = subprocess.run(["podman", *map(str, words)], cwd=ROOT, capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        ["podman", *map(str, words)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if check and ended.returncode:
-        sys.exit(f"podman {words[0]} ended with {ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}")
+        sys.exit(
+            f"podman {words[0]} ended with "
+            f"{ended.returncode}:\n{ended.stdout[-2000:]}{ended.stderr[-4000:]}"
+        )
     return ended
 
 
 def city() -> tuple[list[Path], Path]:
-    """Return the products and footprints of Ustica; where they are not there, of a fixture of the tests."""
+    """Return the products and footprints of Ustica; where they are not there, of a fixture
+    of the tests."""
     if USTICA.is_dir():
         return sorted(USTICA.glob("EGMS_L2b_*.zip")), USTICA / "footprints_synthetic.geojson"
     return sorted(FIXTURE.glob("*.csv")), FIXTURE / "fp.gpkg"
@@ -71,13 +78,20 @@ def build(note: Note, name: str) -> None:
 
 @contextmanager
 def served(token: Path) -> Iterator[tuple[str, httpx.Client]]:
-    """Start the service as docs/operations says; yield the container's id and a client, once it answers."""
+    """Start the service as docs/operations says; yield the container's id and a client,
+    once it answers."""
     port = free_port()
     mounted = (f"--publish=127.0.0.1:{port}:8000", f"--volume={token}:/run/secrets/token:ro")
-    name = podman("run", "--detach", *GUARDS, *mounted, "plumbline:serve").stdout.strip().splitlines()[-1]
+    name = (
+        podman("run", "--detach", *GUARDS, *mounted, "plumbline:serve")
+        .stdout.strip()
+        .splitlines()[-1]
+    )
     headers = {"Authorization": f"Bearer {token.read_text().strip()}"}
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60) as client:
+        with httpx.Client(
+            base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=60
+        ) as client:
             wait(lambda: answers(client), START_S, lambda: podman("logs", name).stderr)
             yield name, client
     finally:
@@ -109,7 +123,8 @@ def answers(client: httpx.Client) -> bool:
 
 
 def check_serve(note: Note) -> None:
-    """Check the service: its token, its rights, its page, a job over HTTP, its health and its end."""
+    """Check the service: its token, its rights, its page, a job over HTTP, its health and its
+    end."""
     with tempfile.TemporaryDirectory() as folder:
         token = Path(folder) / "token"
         token.write_text(secrets.token_hex(24))
@@ -119,9 +134,15 @@ def check_serve(note: Note) -> None:
             note("ready, s", f"{time.monotonic() - begun:.1f}")
             check_rights(note, name)
             bare = httpx.get(client.base_url.join("/metrics")).status_code
-            note("/metrics without and with the token", f"{bare}, {client.get('/metrics').status_code}", bare == 401)
+            note(
+                "/metrics without and with the token",
+                f"{bare}, {client.get('/metrics').status_code}",
+                bare == 401,
+            )
             page = client.get("/").text
-            note("page at /, kB", len(page) // 1000, "not built" not in page and len(page) > 100_000)
+            note(
+                "page at /, kB", len(page) // 1000, "not built" not in page and len(page) > 100_000
+            )
             check_jobs(note, client)
             health = podman("healthcheck", "run", name, check=False).returncode
             note("exit code of the image's health check", health, health == 0)
@@ -129,8 +150,12 @@ def check_serve(note: Note) -> None:
 
 
 def check_tokens(note: Note, token: Path) -> None:
-    """Check that tokens of the usual modes are refused with exit code 2; leave the documented one."""
-    subprocess.run([*(["podman", "unshare"] if os.geteuid() else []), "chgrp", str(SERVICE_GROUP), token], check=True)
+    """Check that tokens of the usual modes are refused with exit code 2; leave the documented
+    one."""
+    subprocess.run(
+        [*(["podman", "unshare"] if os.geteuid() else []), "chgrp", str(SERVICE_GROUP), token],
+        check=True,
+    )
     for mode, why in ((0o444, "everybody may read it"), (0o600, "not readable")):
         token.chmod(mode)
         words = ["--rm", *GUARDS, f"--volume={token}:/run/secrets/token:ro", "plumbline:serve"]
@@ -143,12 +168,20 @@ def check_tokens(note: Note, token: Path) -> None:
 def check_rights(note: Note, name: str) -> None:
     """Check that the process is not root, has no rights, and cannot write but where it must."""
     status = podman("exec", name, "cat", "/proc/1/status").stdout
-    rights = {key: value.split() for key, _, value in (line.partition(":") for line in status.splitlines())}
+    rights = {
+        key: value.split()
+        for key, _, value in (line.partition(":") for line in status.splitlines())
+    }
     user, held, raised = rights["Uid"][0], int(rights["CapEff"][0], 16), rights["NoNewPrivs"][0]
     note(
-        "user, capabilities, no new privileges", f"{user}, {held}, {raised}", (user, held, raised) == ("10001", 0, "1")
+        "user, capabilities, no new privileges",
+        f"{user}, {held}, {raised}",
+        (user, held, raised) == ("10001", 0, "1"),
     )
-    writes = {place: podman("exec", name, "sh", "-c", f": > {place}/x", check=False).returncode for place in PLACES}
+    writes = {
+        place: podman("exec", name, "sh", "-c", f": > {place}/x", check=False).returncode
+        for place in PLACES
+    }
     found = ", ".join(place for place, code in writes.items() if not code)
     note(f"written of {', '.join(PLACES)}", found, found == "/tmp, /srv/uploads")
 
@@ -167,10 +200,17 @@ def check_jobs(note: Note, client: httpx.Client) -> None:
     where = "Ustica" if USTICA.is_dir() else "a fixture"
     note(f"predict: footprints of {where}, judged", f"{len(result)}, {judged}", judged > 0)
     formats(note, client, address, "csv", "gpkg", "parquet", "html", "pdf")
-    formats(note, client, job(note, client, "restore", points, {"num_inference_steps": "1", "samples": "2"}), "tif")
+    formats(
+        note,
+        client,
+        job(note, client, "restore", points, {"num_inference_steps": "1", "samples": "2"}),
+        "tif",
+    )
 
 
-def job(note: Note, client: httpx.Client, kind: str, files: list[Any], options: dict[str, str]) -> str:
+def job(
+    note: Note, client: httpx.Client, kind: str, files: list[Any], options: dict[str, str]
+) -> str:
     """Return the address of the result of a job, once it is done."""
     begun = time.monotonic()
     answer = client.post(f"/v1/{kind}", files=files, data=options)
@@ -209,11 +249,14 @@ touch /opt/x 2> /dev/null || echo read-only"""
 
 
 def check_worker(note: Note, image: str) -> None:
-    """Check a worker, without a GPU: it clones the repository when it starts, and predicts with that code."""
+    """Check a worker, without a GPU: it clones the repository when it starts, and predicts
+    with that code."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         place.chmod(0o755)
-        subprocess.run(["git", "clone", "--quiet", "--bare", ROOT, place / "origin.git"], check=True)
+        subprocess.run(
+            ["git", "clone", "--quiet", "--bare", ROOT, place / "origin.git"], check=True
+        )
         (place / "gitconfig").write_text("[safe]\n    directory = *\n")
         (place / "city").mkdir()
         products, footprints = city()
@@ -221,7 +264,11 @@ def check_worker(note: Note, image: str) -> None:
             shutil.copy(path, place / "city")
         mounts = {"origin.git": "/origin.git", "gitconfig": "/etc/gitconfig", "city": "/city"}
         words = [f"--volume={place / name}:{there}:ro" for name, there in mounts.items()]
-        words += [f"--volume={footprints}:/footprints/{footprints.name}:ro", "--volume=/srv/plumbline", *GUARDS]
+        words += [
+            f"--volume={footprints}:/footprints/{footprints.name}:ro",
+            "--volume=/srv/plumbline",
+            *GUARDS,
+        ]
         begun = time.monotonic()
         words += ["--env=PLUMBLINE_REPOSITORY=/origin.git", f"plumbline:{image}"]
         ended = podman("run", "--rm", *words, "sh", "-c", WORK)
@@ -229,7 +276,11 @@ def check_worker(note: Note, image: str) -> None:
     note("code that runs", code, code.startswith("/srv/plumbline/clone/"))
     note("PyTorch's CUDA", cuda, (cuda == "None") == (image == "cpu"))
     note("user, root", f"{user}, {root}", (user, root) == ("1000", "read-only"))
-    note("footprints judged by its `predict`; map, kB", f"{judged}; {int(map_bytes) // 1000}", int(judged) > 0)
+    note(
+        "footprints judged by its `predict`; map, kB",
+        f"{judged}; {int(map_bytes) // 1000}",
+        int(judged) > 0,
+    )
     note("from the start to the map, s", f"{time.monotonic() - begun:.1f}")
 
 
@@ -248,7 +299,9 @@ def main(names: list[str]) -> None:
     if not list((ROOT / "dist").glob("plumbline_insar-*.whl")):
         sys.exit("dist/ holds no wheel. Run `make wheel` first.")
     version = podman("--version").stdout.strip()
-    print(f"{datetime.date.today()}, {version}\n\n| image | what | found |\n|---|---|---|", flush=True)
+    print(
+        f"{datetime.date.today()}, {version}\n\n| image | what | found |\n|---|---|---|", flush=True
+    )
     for name in names:
         note = partial(line, name)
         build(note, name)

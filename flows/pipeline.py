@@ -1,8 +1,10 @@
-"""Run the pipeline: every stage of `dvc.yaml` in order, the release behind the gate, and the showcase map.
+"""Run the pipeline: every stage of `dvc.yaml` in order, the release behind the gate, and
+the showcase map.
 
-Run it with `python -m flows.pipeline` from the project's root: all of it here, as the folder stands. It exits 0 for a
-released model, 2 for bad input, 3 for a gate that refused, else 1. `PLUMBLINE_DASK=tcp://HOST:PORT` is the flow's
-parameter `dask`. The deployment of prefect.yaml takes a commit and hands stages over to other pools.
+Run it with `python -m flows.pipeline` from the project's root: all of it here, as the
+folder stands. It exits 0 for a released model, 2 for bad input, 3 for a gate that refused,
+else 1. `PLUMBLINE_DASK=tcp://HOST:PORT` is the flow's parameter `dask`. The deployment of
+prefect.yaml takes a commit and hands stages over to other pools.
 """
 
 from __future__ import annotations
@@ -43,10 +45,12 @@ def pipeline(
     """Make, check and release a model; a failed run gives the reason in its state's message.
 
     Args:
-        dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers the parts of files are read and the
-            tiles prepared; they must see the project's folder. Without one, this machine's cores do it.
-        commit: hash, branch or tag of the clone's origin (`HEAD`: the branch the origin is on) to take first; results
-            then come from DVC's remote where it has them, and go there. None: the folder as it stands.
+        dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers the parts of
+            files are read and the tiles prepared; they must see the project's folder.
+            Without one, this machine's cores do it.
+        commit: hash, branch or tag of the clone's origin (`HEAD`: the branch the origin is
+            on) to take first; results then come from DVC's remote where it has them, and go
+            there. None: the folder as it stands.
         elsewhere: stage -> FLOW/DEPLOYMENT that makes it on another pool; asks for a `commit`.
         limit_s: seconds that one stage may take before it is ended.
     """
@@ -79,7 +83,8 @@ def run_stages(
     limit_s: float | None = None,
     family: Family = DIAGNOSIS,
 ) -> Any:
-    """Run all stages, the release and the showcase of a family, in a flow that holds the checkout; return a state.
+    """Run all stages, the release and the showcase of a family, in a flow that holds the
+    checkout; return a state.
 
     Raises:
         StageFailedError: the commit has no such family.
@@ -98,27 +103,37 @@ def run_stages(
     with inside(family):
         state = _run_stages(family, dask, commit, elsewhere or {}, limit_s)
     if shared and state.is_completed():
-        lock_state = tasks.publish_lock(f"Results of {family.name} at {commit[:12]}", return_state=True)
+        lock_state = tasks.publish_lock(
+            f"Results of {family.name} at {commit[:12]}", return_state=True
+        )
         return state if lock_state.is_completed() else tasks.passed_on(lock_state)
     return state
 
 
 def _run_stages(
-    family: Family, dask: str | None, commit: str, elsewhere: Mapping[str, str], limit_s: float | None
+    family: Family,
+    dask: str | None,
+    commit: str,
+    elsewhere: Mapping[str, str],
+    limit_s: float | None,
 ) -> Any:
     shared = bool(commit)
     outcomes: dict[str, Any] = {}
     stale = stage_runner.stale(family.showcase)
     unchanged = True  # until the first stage that is not; what follows that one may depend on it
     for name in family.steps:
-        if name == "release" and shared:  # a champion is announced once everybody can have its results
+        if (
+            name == "release" and shared
+        ):  # a champion is announced once everybody can have its results
             sent = tasks.push(list(outcomes), limit_s, return_state=True)
             if not sent.is_completed():
                 return tasks.passed_on(sent)
         unchanged = unchanged and name not in stale
         if name in elsewhere and not unchanged:
             finished = [stage for stage in outcomes if stage != "release"]
-            state = tasks.step_elsewhere(name, elsewhere[name], commit, finished, limit_s, return_state=True)
+            state = tasks.step_elsewhere(
+                name, elsewhere[name], commit, finished, limit_s, return_state=True
+            )
         else:
             spread = dask if name in stage_runner.IN_PORTIONS and not unchanged else None
             skip = unchanged and name != "release"
@@ -128,7 +143,9 @@ def _run_stages(
             return tasks.passed_on(state)
         if name == "gate":
             key = "gate" if family == DIAGNOSIS else f"gate-{family.name}"
-            create_markdown_artifact(key=key, markdown=report.markdown(), description="Gate and figures")
+            create_markdown_artifact(
+                key=key, markdown=report.markdown(), description="Gate and figures"
+            )
     champion = outcomes.pop("release")
     ran = [stage for stage, outcome in outcomes.items() if outcome == "ran"]
     summary = f"recomputed: {', '.join(ran)}" if ran else "nothing was recomputed"
@@ -149,7 +166,8 @@ def run_here(run: Callable[[], Any], outputs: Mapping[str, str], family: Family 
     """Run a flow here and now, print its outcome, return the exit code.
 
     Args:
-        run: the flow. outputs: what to point to where it went well. family: of which the figures are.
+        run: the flow. outputs: what to point to where it went well. family: of which the
+            figures are.
     """
     console = Console()
     try:

@@ -62,7 +62,10 @@ def failed_rules() -> list[str]:
 
 def markdown() -> str:
     """Return the gate table and the figures, for Prefect to show beside the run."""
-    rules = [[str(rule["text"]), "pass" if rule.get("passed") is True else "**fail**"] for rule in _rules()]
+    rules = [
+        [str(rule["text"]), "pass" if rule.get("passed") is True else "**fail**"]
+        for rule in _rules()
+    ]
     return "\n".join(
         [
             f"# Gate: {verdict()}",
@@ -93,7 +96,8 @@ def _figures() -> tuple[list[str], list[list[str]]]:
     everything = _read(METRICS).get("all", {})
     columns = [artifact for artifact in ARTIFACTS if artifact in everything]
     figures = [
-        [label, *(_number(everything[artifact].get(metric)) for artifact in columns)] for metric, label in ROWS.items()
+        [label, *(_number(everything[artifact].get(metric)) for artifact in columns)]
+        for metric, label in ROWS.items()
     ]
     header = ["metric", *(ARTIFACTS[artifact] for artifact in columns)]
     return header, [row for row in figures if any(cell != "-" for cell in row[1:])]
@@ -116,7 +120,8 @@ def _markdown_table(header: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Read a JSON file; return nothing without it, since a report shows what there is and the gates fail closed."""
+    """Read a JSON file; return nothing without it, since a report shows what there is and
+    the gates fail closed."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,7 +1,9 @@
-"""Run the pipeline of restoration: every stage of `restoration/dvc.yaml`, the release behind the gate, the showcase.
+"""Run the pipeline of restoration: every stage of `restoration/dvc.yaml`, the release
+behind the gate, the showcase.
 
-Run it with `python -m flows.restoration` from the project's root; exit codes are those of `flows.pipeline`. The
-deployment of prefect.yaml takes a commit and hands training over to another pool.
+Run it with `python -m flows.restoration` from the project's root; exit codes are those of
+`flows.pipeline`. The deployment of prefect.yaml takes a commit and hands training over to
+another pool.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from flows.versioning.families import RESTORATION
 def restoration(
     commit: str | None = None, elsewhere: dict[str, str] | None = None, limit_s: float | None = None
 ) -> Any:
-    """Make, check and release a model of fields; a failed run gives the reason in its state's message.
+    """Make, check and release a model of fields; a failed run gives the reason in its
+    state's message.
 
     Args:
         commit, elsewhere, limit_s: as of the flow `pipeline`.

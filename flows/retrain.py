@@ -1,7 +1,7 @@
 """Train again with the points of a delivery that is unlike the training data, through all gates.
 
-Run it with `python -m flows.retrain PLACE RESULT` from the project's root; `flows.score` emits the event that starts
-it.
+Run it with `python -m flows.retrain PLACE RESULT` from the project's root; `flows.score`
+emits the event that starts it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
 def retrain(place: str, result: str) -> Any:
     """Lend a delivery's points to `simulate`, run the pipeline, and release what passes its gates.
 
-    Where it does not pass, fails or is ended, `data/borrowed` is put back as it was: the champion stays, and the
-    nightly run is that of before. Where it does, the points are to be added by `dvc add`, and both committed.
+    Where it does not pass, fails or is ended, `data/borrowed` is put back as it was: the
+    champion stays, and the nightly run is that of before. Where it does, the points are to
+    be added by `dvc add`, and both committed.
 
     Args:
         place, result: the folder of the result in `score.out`; from the event `plumbline.drift`.
@@ -50,7 +51,10 @@ def retrain(place: str, result: str) -> Any:
                 say("data/borrowed is as it was")
                 return done
             keep_lent(city)
-            message = f"{city} lends its points; commit data/borrowed/{city} and {city}.yaml. {done.message}"
+            message = (
+                f"{city} lends its points; commit data/borrowed/{city} and {city}.yaml. "
+                f"{done.message}"
+            )
             return Completed(message=message)
     except (PlumblineError, StageFailedError) as error:
         return tasks.failed(error)
@@ -61,7 +65,9 @@ def main() -> int:
     if len(sys.argv) != 3:
         sys.stderr.write("usage: python -m flows.retrain PLACE RESULT\n")
         return stage_runner.BAD_INPUT
-    return tasks.exit_code(tasks.run_by_hand(lambda: retrain(sys.argv[1], sys.argv[2], return_state=True)))
+    return tasks.exit_code(
+        tasks.run_by_hand(lambda: retrain(sys.argv[1], sys.argv[2], return_state=True))
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Fetch new deliveries of points, judge them with the champion, and send messages.
 
-Run it with `python -m flows.score` from the project's root. It exits 0, 2 for bad input, else 1; a delivery that was
-set aside is told of and fails nothing.
+Run it with `python -m flows.score` from the project's root. It exits 0, 2 for bad input,
+else 1; a delivery that was set aside is told of and fails nothing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def fetch(imported: str) -> None:
     say, lines = get_run_logger().info, list[str]()
     code = stage_runner.run_dvc(["update", imported], stage_runner.keeping(lines, say))
     if code:
-        raise RuntimeError(f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}")
+        raise RuntimeError(
+            f"dvc update {imported}: {lines[-1] if lines else f'exit status {code}'}"
+        )
 
 
 @task(retries=0, cache_policy=NO_CACHE, task_run_name="judge")
@@ -58,7 +60,9 @@ def judge(dask: str | None = None) -> Any:
             tasks.on_dask("score", dask, say)
     except StageFailedError as error:
         return tasks.failed(error)
-    code = process.run([sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say))
+    code = process.run(
+        [sys.executable, "-m", "plumbline", "score"], stage_runner.keeping(lines, say)
+    )
     last = lines[-1] if lines else f"exit status {code}"
     if code and not last.startswith(ASIDE):
         return tasks.failed(StageFailedError(f"score: {last.removeprefix('ERROR ')}", code))
@@ -84,7 +88,10 @@ def call(place: str, result: str, out: Path) -> None:
     reasons = read_json(out / place / result / "drift.json")["reasons"]
     emit_event(
         DRIFT,
-        resource={"prefect.resource.id": f"plumbline.place.{place}", "prefect.resource.name": place},
+        resource={
+            "prefect.resource.id": f"plumbline.place.{place}",
+            "prefect.resource.name": place,
+        },
         payload={"place": place, "result": result, "reasons": reasons},
     )
     ended: Any = EventsWorker.drain_all(timeout=SECONDS_TO_SEND)
@@ -93,9 +100,11 @@ def call(place: str, result: str, out: Path) -> None:
 
 
 def call_drifted(out: Path, place: str) -> list[str]:
-    """Call for each new training that is due for a place and was not called for; return what went wrong.
+    """Call for each new training that is due for a place and was not called for; return
+    what went wrong.
 
-    This needs a permanent server, on which `retrain` can listen: the embedded one ends with this run.
+    This needs a permanent server, on which `retrain` can listen: the embedded one ends with
+    this run.
 
     Raises:
         InputError: a result is damaged.
@@ -116,10 +125,11 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
     """Judge every new delivery and send messages about changes; unsent ones are sent the next time.
 
     Args:
-        dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers parts are read and tiles judged; they
-            must see the project's folder, and the package, under the same paths. Without one, this machine's cores do
-            it.
-        block: Prefect block that messages go to, `TYPE/NAME`; data/score/messages.jsonl without one.
+        dask: address of a Dask scheduler, `tcp://HOST:PORT`, on whose workers parts are
+            read and tiles judged; they must see the project's folder, and the package,
+            under the same paths. Without one, this machine's cores do it.
+        block: Prefect block that messages go to, `TYPE/NAME`; data/score/messages.jsonl
+            without one.
     """
     try:
         params = load_params().score
@@ -143,14 +153,18 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
         try:
             failures += call_drifted(params.out, place)
             messages += unsent(params.out, place)
-        except PlumblineError as error:  # a damaged result, which holds up the news of no other place
+        except (
+            PlumblineError
+        ) as error:  # a damaged result, which holds up the news of no other place
             code = code if failures else error.exit_code
             failures += [] if any(str(error) in text for text in failures) else [str(error)]
     messages += unsent_aside(params.out)
     sent = [tell(message, block, params.out, return_state=True) for message in messages]
     lost = [state for state in sent if not state.is_completed()]
     if lost:
-        failures.append(f"{len(lost)} messages could not be sent, and will be the next time: {lost[0].message}")
+        failures.append(
+            f"{len(lost)} messages could not be sent, and will be the next time: {lost[0].message}"
+        )
     if failures:
         return tasks.failed(StageFailedError("; ".join(failures), code))
     text = f"{len(sent)} messages sent" if sent else "nothing to tell"

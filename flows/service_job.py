@@ -16,7 +16,8 @@ from plumbline.service.runner import PROGRAM
 
 @flow(name="service-job", log_prints=False)
 def service_job(folder: Path) -> None:
-    """Do the job in `folder`, which must have the same path on the worker's machine as for the service.
+    """Do the job in `folder`, which must have the same path on the worker's machine as for
+    the service.
 
     Raises:
         PlumblineError: it failed; the folder says why.
@@ -30,4 +31,6 @@ def service_job(folder: Path) -> None:
             check=False,
         )
     if ended.returncode:
-        raise PlumblineError(f"{folder.name}: the job ended with {ended.returncode}.", key="job.failed")
+        raise PlumblineError(
+            f"{folder.name}: the job ended with {ended.returncode}.", key="job.failed"
+        )

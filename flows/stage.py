@@ -1,4 +1,5 @@
-"""Make one stage on its own machine: at a given commit, with inputs from DVC's remote, and the result back there."""
+"""Make one stage on its own machine: at a given commit, with inputs from DVC's remote, and
+the result back there."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from flows.versioning.stage_runner import StageFailedError
 
 
 @flow(name="stage", flow_run_name="{stage}")
-def stage(stage: str, commit: str, limit_s: float | None = None, family: str = DIAGNOSIS.name) -> Any:
+def stage(
+    stage: str, commit: str, limit_s: float | None = None, family: str = DIAGNOSIS.name
+) -> Any:
     """Make `stage` of `commit` and send its result; earlier stages are restored, never made.
 
     Args:
@@ -26,7 +29,9 @@ def stage(stage: str, commit: str, limit_s: float | None = None, family: str = D
     """
     allowed = stage_runner.own_stages()
     if allowed is not None and stage not in allowed:
-        message = f"{stage}: not a stage of this machine, which is for: {' '.join(allowed) or 'none'}"
+        message = (
+            f"{stage}: not a stage of this machine, which is for: {' '.join(allowed) or 'none'}"
+        )
         return tasks.failed(StageFailedError(message, stage_runner.BAD_INPUT))
     try:
         with alone():

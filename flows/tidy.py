@@ -1,7 +1,8 @@
 """Remove what a system piles up over months; docs/operations/retention.md lists what stays.
 
-Run it with `python -m flows.tidy [--dry-run]` from the project's root. It exits 0, 2 for bad input, else 1; a checkout
-in which a run is at work is left alone, and that is no failure.
+Run it with `python -m flows.tidy [--dry-run]` from the project's root. It exits 0, 2 for
+bad input, else 1; a checkout in which a run is at work is left alone, and that is no
+failure.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class Report:
 
 @flow(name="tidy")
 def tidy(dry_run: bool = False) -> Any:
-    """Tidy the project's folder, the clones of this machine's workers, the registry, and Prefect's records.
+    """Tidy the project's folder, the clones of this machine's workers, the registry, and
+    Prefect's records.
 
     Args:
         dry_run: remove nothing; say what would go.
@@ -71,18 +73,23 @@ def tidy(dry_run: bool = False) -> Any:
             report.part(lambda: _fields(say, dry_run))
         report.part(lambda: _caches(settings, places, dry_run))
         report.part(lambda: _folders(settings, places, dry_run))
-    report.part(lambda: f"{run_records.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs")
+    report.part(
+        lambda: f"{run_records.cut_logs(int(settings.log_mib * MIB), dry_run)} bytes of logs"
+    )
     if busy:
         report.told.append(f"left alone, a run is at work: {', '.join(path.name for path in busy)}")
     summary = f"{'would go' if dry_run else 'gone'}: {'; '.join(report.told)}"
     if report.failures:
         reasons = "; ".join(str(error) for error in report.failures)
-        return tasks.failed(StageFailedError(f"{reasons} ({summary})", report.failures[0].exit_code))
+        return tasks.failed(
+            StageFailedError(f"{reasons} ({summary})", report.failures[0].exit_code)
+        )
     return Completed(message=summary)
 
 
 def _hold(locks: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
-    """Lock this folder and the clones of its workers for the stack's lifetime; return the locked and the busy ones."""
+    """Lock this folder and the clones of its workers for the stack's lifetime; return the
+    locked and the busy ones."""
     places, busy = [], []
     for place in (Path.cwd(), *(path.resolve() for path in clones.provided())):
         try:
@@ -91,7 +98,9 @@ def _hold(locks: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
         except CheckoutBusyError:
             busy.append(place)
             continue
-        if (place / RWLOCK).exists():  # `alone` has removed that of a dead one: somebody works with DVC by hand
+        if (
+            place / RWLOCK
+        ).exists():  # `alone` has removed that of a dead one: somebody works with DVC by hand
             lock.close()
             busy.append(place)
             continue
@@ -101,11 +110,15 @@ def _hold(locks: contextlib.ExitStack) -> tuple[list[Path], list[Path]]:
 
 
 def _caches(settings: Tidy, places: list[Path], dry_run: bool) -> str:
-    """Tidy DVC's caches: here, all that a commit names stays; in a clone, what its newest commits name."""
+    """Tidy DVC's caches: here, all that a commit names stays; in a clone, what its newest
+    commits name."""
     newest = ["--all-branches", "--num", str(settings.runs), "--all-tags"]
     dry = ["--dry"] if dry_run else []
     counts = [
-        _collect(place, ["--all-experiments", *(["--all-commits"] if place == Path.cwd() else newest), *dry])
+        _collect(
+            place,
+            ["--all-experiments", *(["--all-commits"] if place == Path.cwd() else newest), *dry],
+        )
         for place in places
         if (place / ".dvc").is_dir()
     ]
@@ -130,7 +143,9 @@ def _collect(place: Path, options: list[str]) -> int:
     except TookTooLongError as error:
         raise UnreachableError(f"tidying DVC's cache of {place}: {error}") from error
     if code:
-        raise StageFailedError(f"DVC's cache of {place} was not tidied: {lines[-1] if lines else code}", 1)
+        raise StageFailedError(
+            f"DVC's cache of {place} was not tidied: {lines[-1] if lines else code}", 1
+        )
     return sum(int(count) for count in re.findall(r"Removed (\d+) objects", "\n".join(lines)))
 
 
@@ -146,7 +161,9 @@ def _fields(say: Say, dry_run: bool) -> str:
 def _folders(settings: Tidy, places: list[Path], dry_run: bool) -> str:
     here = Path.cwd()
     size = sum(
-        run_records.clear_folders(place / family.folder, settings.days, dry_run, clone=place != here)
+        run_records.clear_folders(
+            place / family.folder, settings.days, dry_run, clone=place != here
+        )
         for place in places
         for family in FAMILIES.values()
     )

@@ -1,8 +1,10 @@
-"""Install what a GPU needs into an environment of its own, or download it: `python requirements/gpu.py --help`.
+"""Install what a GPU needs into an environment of its own, or download it: `python
+requirements/gpu.py --help`.
 
-The lock file gives all but four: PyTorch's CUDA build (with Triton), `onnxruntime-gpu` in the place of `onnxruntime`,
-and TensorRT, which may be missing. The last three are those of the extras `gpu` and `trt` of pyproject.toml. Index and
-proxies are pip's own settings, or PIP_ARGS.
+The lock file gives all but four: PyTorch's CUDA build (with Triton), `onnxruntime-gpu` in
+the place of `onnxruntime`, and TensorRT, which may be missing. The last three are those of
+the extras `gpu` and `trt` of pyproject.toml. Index and proxies are pip's own settings, or
+PIP_ARGS.
 """
 
 from __future__ import annotations
@@ -23,22 +25,29 @@ LOCK, TORCH = HERE / "test.lock", HERE / "torch.txt"
 REPLACED = "onnxruntime"
 """Shares its folder with onnxruntime-gpu: only one may be there."""
 NO_GPU = (
-    "No NVIDIA GPU was found: there is no `nvidia-smi`. Install its driver first, or run `make gpu DRY=1`, which takes "
+    "No NVIDIA GPU was found: there is no `nvidia-smi`. Install its driver first, or run `make "
+    "gpu DRY=1`, which takes "
     "the CPU."
 )
 NO_CUDA = (
-    "This is not a CUDA build of PyTorch. Point pip to an index or folder that has one (PIP_INDEX_URL, PIP_ARGS or "
+    "This is not a CUDA build of PyTorch. Point pip to an index or folder that has one "
+    "(PIP_INDEX_URL, PIP_ARGS or "
     "WHEELS), remove the environment, and repeat."
 )
 NO_CUDA_WHEEL = (
-    "this is PyTorch's CPU build. Point pip to an index that has the CUDA build, and to no folder with the CPU build "
+    "this is PyTorch's CPU build. Point pip to an index that has the CUDA build, and to no "
+    "folder with the CPU build "
     "(PIP_INDEX_URL, PIP_FIND_LINKS, PIP_ARGS). Remove this file, and repeat."
 )
 
 
 def pins() -> list[str]:
     """Return the versions of the lock file, but for the package that another one replaces."""
-    return [pin.requirement for pin in read_lock(LOCK.read_text(encoding="utf-8")) if pin.name != REPLACED]
+    return [
+        pin.requirement
+        for pin in read_lock(LOCK.read_text(encoding="utf-8"))
+        if pin.name != REPLACED
+    ]
 
 
 def extra(name: str) -> list[str]:
@@ -48,12 +57,14 @@ def extra(name: str) -> list[str]:
     return listed
 
 
-def commands(action: str, constraints: Path, wheels: Path | None, pip_args: list[str]) -> dict[str, list[str]]:
+def commands(
+    action: str, constraints: Path, wheels: Path | None, pip_args: list[str]
+) -> dict[str, list[str]]:
     """Return the arguments of each call of pip, by what it is for; that of `tensorrt` may fail.
 
     Args:
-        action: `install` or `download`. constraints: file with `pins`. wheels: folder to install from, or to download
-            into. pip_args: more arguments for pip.
+        action: `install` or `download`. constraints: file with `pins`. wheels: folder to
+            install from, or to download into. pip_args: more arguments for pip.
     """
     if action == "download":
         begin = ["download", *pip_args, "--dest", str(wheels)]
@@ -80,9 +91,13 @@ def cpu_wheel(wheels: Path) -> Path | None:
 
 def main() -> int:
     """Call pip; return the exit code."""
-    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     asked.add_argument("action", choices=["install", "download"])
-    asked.add_argument("--wheels", type=Path, help="folder to install from and nowhere else, or to download into")
+    asked.add_argument(
+        "--wheels", type=Path, help="folder to install from and nowhere else, or to download into"
+    )
     asked.add_argument("--pip-args", default="", help="more arguments for pip")
     given = asked.parse_args()
     if given.action == "download" and given.wheels is None:
@@ -93,12 +108,25 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as scratch:
         constraints = Path(scratch) / "pins.txt"
         constraints.write_text("\n".join(pins()) + "\n", encoding="utf-8")
-        for name, words in commands(given.action, constraints, given.wheels, shlex.split(given.pip_args)).items():
+        for name, words in commands(
+            given.action, constraints, given.wheels, shlex.split(given.pip_args)
+        ).items():
             print(f"{name}: pip {shlex.join(words)}", flush=True)
-            command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", *words]
+            command = [
+                sys.executable,
+                "-m",
+                "pip",
+                "--disable-pip-version-check",
+                "--quiet",
+                *words,
+            ]
             code = subprocess.run(command, check=False).returncode
             if code and name == "tensorrt":
-                print("TensorRT could not be had: its parts will say `not measured` (docs/runtimes.md).", flush=True)
+                print(
+                    "TensorRT could not be had: its parts will say `not measured` "
+                    "(docs/runtimes.md).",
+                    flush=True,
+                )
             elif code:
                 return code
     if given.action == "download" and (found := cpu_wheel(given.wheels)):

@@ -1,7 +1,9 @@
-"""Renew the lock files from pyproject.toml by uv: `python requirements/lock.py [MORE ARGUMENTS FOR UV]`.
+"""Renew the lock files from pyproject.toml by uv: `python requirements/lock.py [MORE
+ARGUMENTS FOR UV]`.
 
-A lock file holds for every Python from LOWEST on, and for every system: a marker stands at what only some of them need.
-Versions stay where they still fit. `--upgrade-package NAME` renews one, `--upgrade` all.
+A lock file holds for every Python from LOWEST on, and for every system: a marker stands at
+what only some of them need. Versions stay where they still fit. `--upgrade-package NAME`
+renews one, `--upgrade` all.
 """
 
 from __future__ import annotations
@@ -26,9 +28,25 @@ LOCKS: dict[str, tuple[list[str], str | None]] = {
 
 
 def command(name: str, sources: list[str], extras: list[str], same_as: str | None) -> list[str]:
-    """Return uv's arguments for one lock file. It names no index, and PyTorch stays in torch.txt."""
-    words = ["pip", "compile", "--quiet", "--universal", "--python-version", LOWEST, "--fork-strategy", "fewest"]
-    words += ["--generate-hashes", "--no-emit-package", "torch", "--excludes", "requirements/cuda.txt"]
+    """Return uv's arguments for one lock file. It names no index, and PyTorch stays in
+    torch.txt."""
+    words = [
+        "pip",
+        "compile",
+        "--quiet",
+        "--universal",
+        "--python-version",
+        LOWEST,
+        "--fork-strategy",
+        "fewest",
+    ]
+    words += [
+        "--generate-hashes",
+        "--no-emit-package",
+        "torch",
+        "--excludes",
+        "requirements/cuda.txt",
+    ]
     words += ["--custom-compile-command", "make lock", "--output-file", f"requirements/{name}.lock"]
     words += [word for extra in extras for word in ("--extra", extra)]
     words += ["--constraints", f"requirements/{same_as}.lock"] if same_as else []

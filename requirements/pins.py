@@ -1,4 +1,5 @@
-"""Read a lock file; print its versions as constraints for pip, without hashes: `python requirements/pins.py LOCK`."""
+"""Read a lock file; print its versions as constraints for pip, without hashes: `python
+requirements/pins.py LOCK`."""
 
 from __future__ import annotations
 
@@ -50,4 +51,8 @@ def normal(name: str) -> str:
 
 
 if __name__ == "__main__":
-    print("\n".join(pin.requirement for pin in read_lock(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+    print(
+        "\n".join(
+            pin.requirement for pin in read_lock(Path(sys.argv[1]).read_text(encoding="utf-8"))
+        )
+    )

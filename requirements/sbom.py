@@ -1,7 +1,8 @@
-"""Write the bill of materials of a lock file: `python requirements/sbom.py LOCK OUT`, CycloneDX 1.6 in JSON.
+"""Write the bill of materials of a lock file: `python requirements/sbom.py LOCK OUT`,
+CycloneDX 1.6 in JSON.
 
-The same lock file gives the same bytes: no time, and a serial number made from the content. A version has many files;
-their hashes stay in the lock file, whose own hash is noted.
+The same lock file gives the same bytes: no time, and a serial number made from the content.
+A version has many files; their hashes stay in the lock file, whose own hash is noted.
 """
 
 from __future__ import annotations
@@ -23,17 +24,30 @@ DOCKERFILE = ROOT / "deploy/Dockerfile.serve"
 
 
 def image_environment() -> dict[str, str]:
-    """Return the image's markers: Linux, and the newest release of the Python that its Dockerfile names."""
-    (version,) = re.findall(r"^ARG BASE=python:(\d+\.\d+)-slim$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
-    system = {"os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64"}
+    """Return the image's markers: Linux, and the newest release of the Python that its
+    Dockerfile names."""
+    (version,) = re.findall(
+        r"^ARG BASE=python:(\d+\.\d+)-slim$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE
+    )
+    system = {
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": "x86_64",
+    }
     runs = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
     return {**system, **runs, "python_version": version, "python_full_version": f"{version}.99"}
 
 
 def bill(lock: bytes, lock_name: str, version: str) -> dict[str, Any]:
-    """Return the CycloneDX document of Plumbline with the libraries that the image gets from a lock file."""
+    """Return the CycloneDX document of Plumbline with the libraries that the image gets
+    from a lock file."""
     image = image_environment()
-    pins = [pin for pin in read_lock(lock.decode()) if not pin.marker or Marker(pin.marker).evaluate(image)]
+    pins = [
+        pin
+        for pin in read_lock(lock.decode())
+        if not pin.marker or Marker(pin.marker).evaluate(image)
+    ]
     pinned = {pin.name: (pin.version, pin.askers) for pin in pins}
     digest = hashlib.sha256(lock).hexdigest()
     own = f"pkg:generic/{OWN}@{version}"  # not pypi: there, this name is another project's
@@ -63,10 +77,18 @@ def bill(lock: bytes, lock_name: str, version: str) -> dict[str, Any]:
             ],
         },
         "components": [
-            {"type": "library", "bom-ref": refs[name], "name": name, "version": found, "purl": refs[name]}
+            {
+                "type": "library",
+                "bom-ref": refs[name],
+                "name": name,
+                "version": found,
+                "purl": refs[name],
+            }
             for name, (found, _) in sorted(pinned.items())
         ],
-        "dependencies": [{"ref": ref, "dependsOn": sorted(asked)} for ref, asked in sorted(needs.items())],
+        "dependencies": [
+            {"ref": ref, "dependsOn": sorted(asked)} for ref, asked in sorted(needs.items())
+        ],
     }
 
 

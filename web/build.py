@@ -15,7 +15,8 @@ LEAST = 20
 
 
 def node_folder() -> Path | None:
-    """Return the folder of the first node on the path that is new enough and has npm beside it or on the path."""
+    """Return the folder of the first node on the path that is new enough and has npm beside
+    it or on the path."""
     node = shutil.which("node")
     if node is None or shutil.which("npm") is None:
         return None
@@ -40,7 +41,10 @@ def main() -> None:
     for command in (["ci", *quiet], ["run", "--silent", "build", "--", "--logLevel", "warn"]):
         npm = shutil.which("npm", path=environment["PATH"])
         if subprocess.run([str(npm), *command], cwd=WEB, env=environment, check=False).returncode:
-            sys.exit("The map's page was not built. npm says why above; it needs a package registry the first time.")
+            sys.exit(
+                "The map's page was not built. npm says why above; it needs a package registry "
+                "the first time."
+            )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Make the site from the project's Markdown: generated pages, links out of docs/, lists as GitHub reads them."""
+"""Make the site from the project's Markdown: generated pages, links out of docs/, lists as
+GitHub reads them."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def on_config(config: Any) -> Any:
 def on_files(files: Files, config: Any) -> Files:
     """Add the README, CONTRIBUTING, the notebooks and the pages that are made from the code."""
     for name, place in (*BESIDE.items(), (LOGO, "images/logo.svg")):
-        files.append(File.generated(config, place, content=(ROOT / name).read_text(encoding="utf-8")))
+        files.append(
+            File.generated(config, place, content=(ROOT / name).read_text(encoding="utf-8"))
+        )
     for place, page in PAGES.items():
         files.append(File.generated(config, place, content=page()))
     for notebook in NOTEBOOKS:
@@ -43,14 +46,20 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Lead links to where the site has their pages, and set lists apart from the paragraph before."""
+    """Lead links to where the site has their pages, and set lists apart from the paragraph
+    before."""
     place = page.file.src_uri
     beside = {site: name for name, site in BESIDE.items()}.get(place)
     source = ROOT / beside if beside else ROOT / "docs" / place
     lines: list[str] = []
     for line, said in zip(markdown.splitlines(), prose(markdown), strict=True):
         if said:
-            if _ITEM.match(said) and lines and lines[-1].strip() and not re.match(r" *([-*+]|\d+\.) | ", lines[-1]):
+            if (
+                _ITEM.match(said)
+                and lines
+                and lines[-1].strip()
+                and not re.match(r" *([-*+]|\d+\.) | ", lines[-1])
+            ):
                 lines.append("")
             line = LINK.sub(lambda match: _led(match, source, place), line)
         lines.append(line)

@@ -14,7 +14,8 @@ _HEADING = re.compile(r"^(#{1,6}) +(.+?) *#*$")
 
 
 def prose(text: str) -> Iterator[str]:
-    """Yield the lines of a page outside of fenced and indented code, blank ones for those inside."""
+    """Yield the lines of a page outside of fenced and indented code, blank ones for those
+    inside."""
     fence = ""
     blank = True
     for line in text.splitlines():
@@ -28,20 +29,24 @@ def prose(text: str) -> Iterator[str]:
             yield ""
         elif blank and line.startswith("    "):
             yield ""
-            continue  # what follows an indented block belongs to it, unless a line begins at the margin
+            # what follows an indented block belongs to it, unless a line begins at the
+            # margin
+            continue
         else:
             yield line
         blank = not line.strip() or line.startswith("#")
 
 
 def slug(heading: str) -> str:
-    """Return the anchor of a heading: lower case, hyphens for blanks, no punctuation, as GitHub and the site do."""
+    """Return the anchor of a heading: lower case, hyphens for blanks, no punctuation, as
+    GitHub and the site do."""
     plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
     return re.sub(r"[^\w\- ]", "", plain.lower()).strip().replace(" ", "-")
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of a page; a second heading of the same words gets none, since sites name it differently."""
+    """Return the anchors of a page; a second heading of the same words gets none, since
+    sites name it differently."""
     return {slug(match[2]) for line in prose(text) if (match := _HEADING.match(line))}
 
 
@@ -54,7 +59,8 @@ def links(text: str) -> Iterator[tuple[int, str]]:
 
 
 def dead(page: Path, root: Path) -> list[str]:
-    """Return a message for each link of a page that leads to no file of the project, or to no heading of a page."""
+    """Return a message for each link of a page that leads to no file of the project, or to
+    no heading of a page."""
     found = []
     for number, target in links(page.read_text(encoding="utf-8")):
         name, _, anchor = target.partition("#")
@@ -62,6 +68,10 @@ def dead(page: Path, root: Path) -> list[str]:
         where = f"{page.relative_to(root)}:{number}: {target}"
         if not path.is_relative_to(root) or not path.exists():
             found.append(f"{where}: no such file")
-        elif anchor and path.suffix == ".md" and anchor not in anchors(path.read_text(encoding="utf-8")):
+        elif (
+            anchor
+            and path.suffix == ".md"
+            and anchor not in anchors(path.read_text(encoding="utf-8"))
+        ):
             found.append(f"{where}: no such heading")
     return found

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1]
-NOTEBOOKS = {f"notebooks/{path.stem}.md": path for path in sorted((DOCS / "notebooks").glob("*.ipynb"))}
+NOTEBOOKS = {
+    f"notebooks/{path.stem}.md": path for path in sorted((DOCS / "notebooks").glob("*.ipynb"))
+}
 """Each notebook, by the path of its page."""
 
 

@@ -1,4 +1,5 @@
-"""Write the pages of all parameters from the typed sections: an index, and a page for each section of a file."""
+"""Write the pages of all parameters from the typed sections: an index, and a page for each
+section of a file."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ UNITS = (
 INDEX = "reference/params/index.md"
 _ABOUT = """# Parameters
 
-A page for each section of `params.yaml`, made from `src/plumbline/params`. A key without a default must be given.
-Unknown keys and values out of range are refused, with what is allowed.
+A page for each section of `params.yaml`, made from `src/plumbline/params`. A key without a
+default must be given. Unknown keys and values out of range are refused, with what is allowed.
 
 | section | of | holds |
 |---|---|---|"""
@@ -76,7 +77,11 @@ class _Spot(NamedTuple):
 
 def params_pages() -> dict[str, str]:
     """Return the text of each page by its path."""
-    spots = [(_Spot(family, path), kind) for family, (file, _) in FAMILIES.items() for path, kind in sections(file)]
+    spots = [
+        (_Spot(family, path), kind)
+        for family, (file, _) in FAMILIES.items()
+        for path, kind in sections(file)
+    ]
     homes: dict[type[Section], _Spot] = {}
     for spot, section in sorted(spots, key=lambda one: one[0].path.count(".")):
         homes.setdefault(section, spot)
@@ -92,12 +97,18 @@ def params_pages() -> dict[str, str]:
 
 def _entry(spot: _Spot, section: type[Section]) -> str:
     """Return the row of the index for a page."""
-    return f"| [`{spot.top}`]({_link(INDEX, spot.page)}) | {spot.family} | {plain(inspect.getdoc(section))} |"
+    return (
+        f"| [`{spot.top}`]({_link(INDEX, spot.page)}) | {spot.family} | "
+        f"{plain(inspect.getdoc(section))} |"
+    )
 
 
 def _again(page: str, home: _Spot) -> list[str]:
     """Return the line that leads to where the same class is shown."""
-    return [f"The same keys as [{home.heading}]({_link(page, home.page)}#{slug(home.heading)}).", ""]
+    return [
+        f"The same keys as [{home.heading}]({_link(page, home.page)}#{slug(home.heading)}).",
+        "",
+    ]
 
 
 def _link(page: str, target: str) -> str:
@@ -113,20 +124,30 @@ def _table(section: type[Section]) -> list[str]:
         key = field.alias or name
         unit = next((unit for end, unit in UNITS if key.endswith(end)), "")
         lines.append(
-            row(f"`{key}`", in_words(field.annotation), _range(field), _default(field), unit, told.get(name, ""))
+            row(
+                f"`{key}`",
+                in_words(field.annotation),
+                _range(field),
+                _default(field),
+                unit,
+                told.get(name, ""),
+            )
         )
     return [*lines, ""]
 
 
 def sections(whole: type[Section], path: str = "") -> Iterator[tuple[str, type[Section]]]:
-    """Yield path and class of each section of a file, the file itself first; NAME stands for keys that users choose."""
+    """Yield path and class of each section of a file, the file itself first; NAME stands
+    for keys that users choose."""
     own = any(not _sections_of(field.annotation) for field in whole.model_fields.values())
     if own or path:
         yield path, whole
     for name, field in whole.model_fields.items():
         for kind in _sections_of(field.annotation):
             origin = typing.get_origin(field.annotation)
-            below = f"{path}.{field.alias or name}".lstrip(".") + {dict: ".NAME", list: "[]"}.get(origin, "")
+            below = f"{path}.{field.alias or name}".lstrip(".") + {dict: ".NAME", list: "[]"}.get(
+                origin, ""
+            )
             yield from sections(kind, below)
 
 
@@ -145,22 +166,38 @@ def _told(section: type[Section]) -> dict[str, str]:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
         body = typing.cast(ast.ClassDef, tree).body
         for field, text in itertools.pairwise(body):
-            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and _is_text(text):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and _is_text(text)
+            ):
                 told[field.target.id] = typing.cast(Any, text).value.value
     return told
 
 
 def _is_text(node: ast.stmt) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
 
 
 def _range(field: FieldInfo) -> str:
     """Return the bounds in words, also those of an optional number's own type."""
     said = []
-    inner = [m for part in typing.get_args(field.annotation) for m in getattr(part, "__metadata__", ())]
+    inner = [
+        m for part in typing.get_args(field.annotation) for m in getattr(part, "__metadata__", ())
+    ]
     for one in [*field.metadata, *inner]:
         for bound in [*getattr(one, "metadata", []), one]:
-            for key, word in (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"), ("multiple_of", "multiple of")):
+            for key, word in (
+                ("ge", "≥"),
+                ("gt", ">"),
+                ("le", "≤"),
+                ("lt", "<"),
+                ("multiple_of", "multiple of"),
+            ):
                 if getattr(bound, key, None) is not None:
                     said.append(f"{word} {getattr(bound, key):,}".replace(",", " "))
             for key, word in (("min_length", "at least"), ("max_length", "at most")):
@@ -177,4 +214,8 @@ def _default(field: FieldInfo) -> str:
         return ""
     if isinstance(value, Section):
         return "its own"
-    return "`null`" if value is None else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return (
+        "`null`"
+        if value is None
+        else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    )

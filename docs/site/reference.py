@@ -21,7 +21,12 @@ from plumbline.cli import app
 
 def cli_page() -> str:
     """Return the page of all commands, from the commands themselves."""
-    lines = ["# Commands", "", "Made from the commands. `plumbline COMMAND --help` says the same.", ""]
+    lines = [
+        "# Commands",
+        "",
+        "Made from the commands. `plumbline COMMAND --help` says the same.",
+        "",
+    ]
     for name, command in commands():
         lines += [f"## plumbline {name}", "", plain(command.help), ""]
         if command.epilog:
@@ -58,8 +63,18 @@ def http_page() -> str:
             document = service._app.openapi()
     finally:
         tempfile.tempdir = kept
-    lines = ["# HTTP API", "", "Made from the service's OpenAPI document, which `/openapi.json` gives.", ""]
-    lines += [plain(document["info"]["description"]), "", "How to use it: [serve over HTTP](../service.md).", ""]
+    lines = [
+        "# HTTP API",
+        "",
+        "Made from the service's OpenAPI document, which `/openapi.json` gives.",
+        "",
+    ]
+    lines += [
+        plain(document["info"]["description"]),
+        "",
+        "How to use it: [serve over HTTP](../service.md).",
+        "",
+    ]
     for path, methods in document["paths"].items():
         for method, about in methods.items():
             lines += [f"## {method.upper()} {path}", "", plain(about.get("summary", "")) + ".", ""]
@@ -68,16 +83,24 @@ def http_page() -> str:
                 lines += ["| field | in | type | needed | meaning |", "|---|---|---|---|---|"]
                 for one in fields:
                     needed = "yes" if one["needed"] else ""
-                    lines.append(row(f"`{one['name']}`", one["where"], one["type"], needed, one["text"]))
+                    lines.append(
+                        row(f"`{one['name']}`", one["where"], one["type"], needed, one["text"])
+                    )
                 lines.append("")
             lines += ["| answer | meaning |", "|---|---|"]
-            lines += [row(status, one.get("description", "")) for status, one in about["responses"].items()]
+            lines += [
+                row(status, one.get("description", ""))
+                for status, one in about["responses"].items()
+            ]
             lines.append("")
     return "\n".join(lines)
 
 
 def _parameters(about: dict[str, Any]) -> list[dict[str, Any]]:
-    return [_field(one["name"], one["in"], one.get("required", False), one) for one in about.get("parameters", [])]
+    return [
+        _field(one["name"], one["in"], one.get("required", False), one)
+        for one in about.get("parameters", [])
+    ]
 
 
 def _body(about: dict[str, Any], document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -88,7 +111,10 @@ def _body(about: dict[str, Any], document: dict[str, Any]) -> list[dict[str, Any
             schema = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
         needed = schema.get("required", [])
         fields = schema.get("properties", {})
-        found += [_field(name, kind, name in needed, {"schema": one, **one}) for name, one in fields.items()]
+        found += [
+            _field(name, kind, name in needed, {"schema": one, **one})
+            for name, one in fields.items()
+        ]
     return found
 
 
@@ -99,7 +125,13 @@ def _field(name: str, where: str, needed: bool, about: dict[str, Any]) -> dict[s
     keys = ("minimum", "maximum", "default")
     bounds = [f"{key} {kind[key]}" for kind in kinds for key in keys if kind.get(key, "") != ""]
     text = "; ".join([about.get("description", ""), *bounds]).strip("; ")
-    return {"name": name, "where": where, "needed": needed, "type": " or ".join(named), "text": text}
+    return {
+        "name": name,
+        "where": where,
+        "needed": needed,
+        "type": " or ".join(named),
+        "text": text,
+    }
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -113,13 +145,25 @@ PAGES: Mapping[str, Callable[[], str]] = {
 def _option(one: Any) -> tuple[str, str, str, str]:
     """Names, what is taken, default and help of an option or an argument."""
     argument = one.param_type_name == "argument"
-    names = f"`{one.metavar or one.name.upper()}`" if argument else " ".join(f"`{name}`" for name in one.opts)
+    names = (
+        f"`{one.metavar or one.name.upper()}`"
+        if argument
+        else " ".join(f"`{name}`" for name in one.opts)
+    )
     names += "".join(f" `{name}`" for name in one.secondary_opts)
     flag = getattr(one, "is_flag", False)
-    takes = "" if flag else f"`{one.metavar}`" if one.metavar else in_words(one.type_descriptor.annotation)
+    takes = (
+        ""
+        if flag
+        else f"`{one.metavar}`"
+        if one.metavar
+        else in_words(one.type_descriptor.annotation)
+    )
     if one.min is not None:
         takes += f", {one.min} or more" if one.max is None else f", {one.min} to {one.max}"
-    default = "needed" if one.required else "" if one.default is None or flag else f"`{one.default}`"
+    default = (
+        "needed" if one.required else "" if one.default is None or flag else f"`{one.default}`"
+    )
     return names, takes, default, one.help or ""
 
 

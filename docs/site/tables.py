@@ -15,9 +15,12 @@ def row(*cells: str) -> str:
 
 
 def plain(text: str | None) -> str:
-    """Return one line, with nothing outside of code that Markdown or HTML would take for its own."""
+    """Return one line, with nothing outside of code that Markdown or HTML would take for its
+    own."""
     parts = re.split(r"(`+[^`]*`+)", " ".join((text or "").split()))
-    return "".join(part if part.startswith("`") else re.sub(r"([*_\[\]<>])", r"\\\1", part) for part in parts)
+    return "".join(
+        part if part.startswith("`") else re.sub(r"([*_\[\]<>])", r"\\\1", part) for part in parts
+    )
 
 
 def in_words(kind: Any) -> str:
@@ -37,6 +40,10 @@ def in_words(kind: Any) -> str:
         return " or ".join(dict.fromkeys(in_words(part) for part in parts))
     if isinstance(kind, type) and issubclass(kind, Section):
         return "section"
-    return {"str": "text", "int": "whole number", "float": "number", "bool": "`true` or `false`", "Path": "path"}.get(
-        getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind))
-    )
+    return {
+        "str": "text",
+        "int": "whole number",
+        "float": "number",
+        "bool": "`true` or `false`",
+        "Path": "path",
+    }.get(getattr(kind, "__name__", ""), getattr(kind, "__name__", str(kind)))

@@ -1,8 +1,9 @@
-"""Start Prefect's server for one run where PREFECT_API_URL is not set: before Prefect is loaded, until the run ends.
+"""Start Prefect's server for one run where PREFECT_API_URL is not set: before Prefect is
+loaded, until the run ends.
 
-Prefect starts one by itself, but only after it has loaded the server's code into the flow's own process too, and the
-client's before that: seconds each, one after the other. Begun here first, the server loads in a process of its own
-while this one loads the client.
+Prefect starts one by itself, but only after it has loaded the server's code into the flow's
+own process too, and the client's before that: seconds each, one after the other. Begun here
+first, the server loads in a process of its own while this one loads the client.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ RECORD = Path(".plumbline/server.pid")
 HOST = "127.0.0.1"
 ADDRESS = "PREFECT_API_URL"
 PATIENCE_S = 300.0
-"""Longest time until the server answers: ten seconds where it makes its tables first, minutes on a very busy
-machine."""
+"""Longest time until the server answers: ten seconds where it makes its tables first,
+minutes on a very busy machine."""
 SECONDS_TO_END = 15.0
 # As Prefect does for its own: no pages for browsers, and none of the services that schedules need.
-VARIABLES = {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1", "PREFECT_SERVER_UI_ENABLED": "false"}
+VARIABLES = {
+    "PREFECT__SERVER_EPHEMERAL": "1",
+    "PREFECT__SERVER_FINAL": "1",
+    "PREFECT_SERVER_UI_ENABLED": "false",
+}
 _begun: list[subprocess.Popen[bytes]] = []
 
 
@@ -38,7 +43,8 @@ class ServerFailedError(Exception):
 
 
 def begin() -> None:
-    """Start the server, unless one is set, and direct this process to it; call this before Prefect is imported."""
+    """Start the server, unless one is set, and direct this process to it; call this before
+    Prefect is imported."""
     if os.environ.get(ADDRESS):
         return
     with socket.socket() as probe:
@@ -54,7 +60,8 @@ def begin() -> None:
         process_group=0,
         preexec_fn=die_with_parent,
     )
-    # Handlers of the end run after Prefect has sent what it holds: it does that while its threads end.
+    # Handlers of the end run after Prefect has sent what it holds: it does that while its
+    # threads end.
     atexit.register(_end, server)
     _begun.append(server)
     RECORD.parent.mkdir(parents=True, exist_ok=True)
@@ -77,15 +84,22 @@ def wait() -> None:
     for server in _begun:
         while not _healthy():
             if server.poll() is not None or time.monotonic() > until:
-                how = f"ended with {server.returncode}" if server.returncode is not None else "does not answer"
-                raise ServerFailedError(f"Prefect's server {how}. PREFECT_SERVER_LOGGING_LEVEL=INFO tells more.")
+                how = (
+                    f"ended with {server.returncode}"
+                    if server.returncode is not None
+                    else "does not answer"
+                )
+                raise ServerFailedError(
+                    f"Prefect's server {how}. PREFECT_SERVER_LOGGING_LEVEL=INFO tells more."
+                )
             time.sleep(0.05)
         if server.poll() is not None:  # and somebody else has its port
             raise ServerFailedError(f"Prefect's server ended with {server.returncode}. Run again.")
 
 
 def end_leftover() -> None:
-    """End the server of the last run, if it still exists. Only the owner of the checkout may call this."""
+    """End the server of the last run, if it still exists. Only the owner of the checkout
+    may call this."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         if _is_server(pid := int(RECORD.read_text(encoding="utf-8"))):
             os.kill(pid, signal.SIGTERM)
@@ -114,7 +128,8 @@ def _healthy() -> bool:
 
 
 def _is_server(pid: int) -> bool:
-    """Check by folder and command that a process is the server: its number may belong to another one by now."""
+    """Check by folder and command that a process is the server: its number may belong to
+    another one by now."""
     try:
         here = Path(f"/proc/{pid}/cwd").readlink() == Path.cwd()
         return here and b"prefect.server" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,10 +1,12 @@
-"""Run a module as a program with the cycle collector in a separate thread: Prefect's server, on SQLite.
+"""Run a module as a program with the cycle collector in a separate thread: Prefect's
+server, on SQLite.
 
-`python -m flows.orchestration.gc_thread MODULE ARGUMENTS...`. Python collects in whatever thread makes the next object.
-In that of the server's event loop it may meet a cursor that nobody closed, of a connection on which another thread
-waits for SQLite's write lock. To free the cursor, it waits for the mutex of that connection; and where the lock is held
-by a transaction of the loop's own, that goes on when SQLite gives up waiting, 60 s later. Until then the server does
-not answer. A thread beside it may wait there and stop nobody.
+`python -m flows.orchestration.gc_thread MODULE ARGUMENTS...`. Python collects in whatever
+thread makes the next object. In that of the server's event loop it may meet a cursor that
+nobody closed, of a connection on which another thread waits for SQLite's write lock. To
+free the cursor, it waits for the mutex of that connection; and where the lock is held by a
+transaction of the loop's own, that goes on when SQLite gives up waiting, 60 s later. Until
+then the server does not answer. A thread beside it may wait there and stop nobody.
 """
 
 from __future__ import annotations

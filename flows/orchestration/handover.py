@@ -14,7 +14,14 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelling
 
-from flows.versioning.stage_runner import BAD_INPUT, REFUSED, Outcome, Say, StageFailedError, UnreachableError
+from flows.versioning.stage_runner import (
+    BAD_INPUT,
+    REFUSED,
+    Outcome,
+    Say,
+    StageFailedError,
+    UnreachableError,
+)
 
 PATIENCE_S = 300.0
 """Longest time without a server that answers, or without a worker in the pool."""
@@ -26,8 +33,11 @@ STATE_NAMES = {BAD_INPUT: "BadInput", REFUSED: "Refused"}
 EXIT_CODES = {name: code for code, name in STATE_NAMES.items()}
 
 
-def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | None = None) -> Outcome:
-    """Have `stage` made by a run of `deployment`, and wait for its end; an interrupted wait cancels the run.
+def make(
+    stage: str, deployment: str, commit: str, say: Say, limit_s: float | None = None
+) -> Outcome:
+    """Have `stage` made by a run of `deployment`, and wait for its end; an interrupted wait
+    cancels the run.
 
     Args:
         stage: its name.
@@ -44,7 +54,9 @@ def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | No
     try:
         run: Any = run_deployment(deployment, parameters=parameters, timeout=0)
     except ObjectNotFound:
-        raise StageFailedError(f"{stage}: no deployment {deployment}. `prefect deploy --all`.", BAD_INPUT) from None
+        raise StageFailedError(
+            f"{stage}: no deployment {deployment}. `prefect deploy --all`.", BAD_INPUT
+        ) from None
     except httpx.HTTPError as error:
         if not _away(error):
             raise
@@ -54,7 +66,9 @@ def make(stage: str, deployment: str, commit: str, say: Say, limit_s: float | No
         try:
             ended = _ended(client, run.id, stage)
         except BaseException:
-            with contextlib.suppress(Exception):  # the reason for the end matters more than what the end meets
+            with contextlib.suppress(
+                Exception
+            ):  # the reason for the end matters more than what the end meets
                 client.set_flow_run_state(run.id, Cancelling())
             raise
     return _outcome(ended, stage, deployment)
@@ -83,7 +97,8 @@ def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
 
 
 def _away(error: httpx.HTTPError) -> bool:
-    """Return whether the server is out of reach, or fails by its proxy or database: it may be back in a while."""
+    """Return whether the server is out of reach, or fails by its proxy or database: it may
+    be back in a while."""
     return not isinstance(error, httpx.HTTPStatusError) or error.response.is_server_error
 
 

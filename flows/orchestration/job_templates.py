@@ -1,7 +1,8 @@
-"""Make job templates of Docker and Kubernetes pools: Prefect's own, with the values of deploy/pools filled in.
+"""Make job templates of Docker and Kubernetes pools: Prefect's own, with the values of
+deploy/pools filled in.
 
-`python -m flows.orchestration.job_templates NAME` prints one, for `prefect work-pool create --type TYPE
---base-job-template FILE`.
+`python -m flows.orchestration.job_templates NAME` prints one, for `prefect work-pool create
+--type TYPE --base-job-template FILE`.
 """
 
 from __future__ import annotations
@@ -18,15 +19,20 @@ import yaml
 from flows.versioning.stage_runner import BAD_INPUT, StageFailedError
 
 FOLDER = Path("deploy/pools")
-# Prefect's list of all kinds of workers, by which its server shows forms without their packages being installed.
-KINDS = Path(prefect.__file__).parent / "server/api/collections_data/views/aggregate-worker-metadata.json"
+# Prefect's list of all kinds of workers, by which its server shows forms without their
+# packages being installed.
+KINDS = (
+    Path(prefect.__file__).parent
+    / "server/api/collections_data/views/aggregate-worker-metadata.json"
+)
 
 
 def template(name: str) -> dict[str, Any]:
     """Return the whole template of deploy/pools/NAME.yaml.
 
     Raises:
-        StageFailedError: there is no such file, or a value that Prefect's schema of this kind of worker refuses.
+        StageFailedError: there is no such file, or a value that Prefect's schema of this
+            kind of worker refuses.
     """
     path = FOLDER / f"{name}.yaml"
     try:
@@ -34,9 +40,9 @@ def template(name: str) -> dict[str, Any]:
         kind, values = entry["type"], entry["values"]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
         raise StageFailedError(f"{path}: {error}", BAD_INPUT) from error
-    template: dict[str, Any] = json.loads(KINDS.read_text(encoding="utf-8"))[f"prefect-{kind}"][kind][
-        "default_base_job_configuration"
-    ]
+    template: dict[str, Any] = json.loads(KINDS.read_text(encoding="utf-8"))[f"prefect-{kind}"][
+        kind
+    ]["default_base_job_configuration"]
     schema = template["variables"]
     try:
         jsonschema.validate(values, {**schema, "additionalProperties": False})

@@ -1,7 +1,8 @@
-"""Send messages to a local file or by mail, beside Prefect's own channels (webhooks, Slack, Teams, ...).
+"""Send messages to a local file or by mail, beside Prefect's own channels (webhooks, Slack,
+Teams, ...).
 
-`prefect block register --module flows.orchestration.notifications` makes both known to a server; docs/score.md says how
-to choose one.
+`prefect block register --module flows.orchestration.notifications` makes both known to a
+server; docs/score.md says how to choose one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Mail(AbstractAppriseNotificationBlock):
 
 
 def sink(name: str | None) -> Any:
-    """Return the user's block, `TYPE/NAME` as `prefect block ls` lists it; the local file without one.
+    """Return the user's block, `TYPE/NAME` as `prefect block ls` lists it; the local file
+    without one.
 
     Raises:
         ValueError: there is no such block, or it cannot notify.

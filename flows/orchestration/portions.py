@@ -1,8 +1,10 @@
-"""Run the portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest, tiles to prepare or judge.
+"""Run the portions of a stage as mapped tasks on a Dask cluster: parts of files to ingest,
+tiles to prepare or judge.
 
-DVC stays the one that makes the stage: what is done here lies in `.plumbline`, where the stage's own process finds its
-portions finished and only puts them together. The cluster's workers must see the project's folder under its path, work
-in it, and run its source code: what they write is filed under that code.
+DVC stays the one that makes the stage: what is done here lies in `.plumbline`, where the
+stage's own process finds its portions finished and only puts them together. The cluster's
+workers must see the project's folder under its path, work in it, and run its source code:
+what they write is filed under that code.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from plumbline.prepare.stage import plan_tiles
 from plumbline.prepare.tiles import write_tile
 from plumbline.release.resolve import resolve_model
 from plumbline.serve.score.run import check_settings, new_deliveries
-from plumbline.serve.score.tiles import STAGE, cut_tiles, judge_tile, plan_reading, read, read_footprints
+from plumbline.serve.score.tiles import (
+    STAGE,
+    cut_tiles,
+    judge_tile,
+    plan_reading,
+    read,
+    read_footprints,
+)
 from plumbline.sources.city.files import city_folders
 from plumbline.sources.city.parts import plan_parts, read_part
 
@@ -41,14 +50,16 @@ class RunPlace(NamedTuple):
 
 
 class ForeignWorkerError(PlumblineError):
-    """Report a worker of the cluster that is not in the place of the run; deliveries are not set aside for it."""
+    """Report a worker of the cluster that is not in the place of the run; deliveries are
+    not set aside for it."""
 
     exit_code = 2
 
 
 @cache
 def source_hash() -> str:
-    """Return the SHA-256 of the modules of the package that runs in this process, as they are at the first call."""
+    """Return the SHA-256 of the modules of the package that runs in this process, as they
+    are at the first call."""
     return sha256_folder(PYTHON_PACKAGE, "*.py")
 
 
@@ -64,7 +75,8 @@ def check_worker(place: RunPlace) -> None:
         place: that of the run.
 
     Raises:
-        ForeignWorkerError: this worker has another folder or other code, or its linear algebra uses several threads.
+        ForeignWorkerError: this worker has another folder or other code, or its linear
+            algebra uses several threads.
     """
     worker = f"Dask worker {os.getpid()} on {os.uname().nodename}"
     if Path.cwd() != place.folder:
@@ -80,7 +92,8 @@ def check_worker(place: RunPlace) -> None:
         )
     if several := [name for name in ONE_THREAD if os.environ.get(name) != "1"]:
         raise ForeignWorkerError(
-            f"{worker}: {several[0]} is {os.environ.get(several[0])}, and 1 is needed: else sums depend on the "
+            f"{worker}: {several[0]} is {os.environ.get(several[0])}, and 1 is needed: else sums "
+            "depend on the "
             "machine. Export it, and start the worker again.",
             key="worker.other_threads",
         )
@@ -99,7 +112,8 @@ def portions(stage: str, params: Path = Path("params.yaml")) -> int:
     """Do all portions of `ingest` or `prepare`; return their number.
 
     Raises:
-        InputError: bad input, as the stage itself would say; or that is at work here, and would clear them away.
+        InputError: bad input, as the stage itself would say; or that is at work here, and
+            would clear them away.
         ForeignWorkerError: a worker is in another place.
     """
     settings = load_params(params)
@@ -134,7 +148,9 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
         for delivery in deliveries:
             try:
                 reading = plan_reading(delivery, settings.score.footprints, settings.ingest)
-                portion.map(read_footprints(reading), unmapped(read_part), unmapped(place_here())).result()
+                portion.map(
+                    read_footprints(reading), unmapped(read_part), unmapped(place_here())
+                ).result()
                 read(reading, 1)
                 cut = cut_tiles(reading, package)
                 portion.map(cut, unmapped(judge_tile), unmapped(place_here())).result()
@@ -146,7 +162,8 @@ def tiles(model: str = "champion", params: Path = Path("params.yaml")) -> int:
 
 
 def on_dask(stage: str, address: str) -> int:
-    """Do the portions of `ingest`, `prepare` or `score` on the Dask cluster at `address`; return their number.
+    """Do the portions of `ingest`, `prepare` or `score` on the Dask cluster at `address`;
+    return their number.
 
     Args:
         address: that of its scheduler, `tcp://HOST:PORT`.

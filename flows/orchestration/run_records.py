@@ -28,15 +28,16 @@ LEFT = (
 )
 """Patterns below `.plumbline` of files that somebody may continue with, or look at."""
 DOWNLOADED = ("models/*",)
-"""Patterns of downloads that are removed in a worker's clone only; `plumbline release tidy` removes those of the
-project, and keeps those that are released."""
+"""Patterns of downloads that are removed in a worker's clone only; `plumbline release tidy`
+removes those of the project, and keeps those that are released."""
 DAY_S = 86_400.0
 
 
 def cut_logs(most_bytes: int, dry_run: bool) -> int:
     """Cut logs longer than `most_bytes` to the last half of that; return the bytes removed.
 
-    Processes go on writing at the end of a log; a line that arrives at the moment of the cut may be lost.
+    Processes go on writing at the end of a log; a line that arrives at the moment of the
+    cut may be lost.
     """
     removed = 0
     for log in sorted(FOLDER.glob("*.log")):
@@ -55,8 +56,11 @@ def cut_logs(most_bytes: int, dry_run: bool) -> int:
 
 
 def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> int:
-    """Remove what has not changed for `days` in `.plumbline` of a locked checkout; return the bytes removed."""
-    from plumbline.core.jobs import remove  # the pipeline, which loads this module too, runs stages as processes alone
+    """Remove what has not changed for `days` in `.plumbline` of a locked checkout; return
+    the bytes removed."""
+    from plumbline.core.jobs import (
+        remove,
+    )  # the pipeline, which loads this module too, runs stages as processes alone
 
     old = list(_old(checkout / ".plumbline", (*LEFT, *(DOWNLOADED if clone else ())), days))
     size = sum(_bytes(path) for path in old)
@@ -85,20 +89,26 @@ def _bytes(path: Path) -> int:
 
 
 OWNERS = ["pipeline", "portions", "restoration", "retrain"]
-"""Flows of which one at a time is at work in a checkout, see `checkout.alone`, and what runs inside of these alone."""
+"""Flows of which one at a time is at work in a checkout, see `checkout.alone`, and what
+runs inside of these alone."""
 
 
 def close_leftover_runs(run_id: object) -> None:
-    """Give killed runs an end in the record of the embedded server; `run_id` is the number of this run.
+    """Give killed runs an end in the record of the embedded server; `run_id` is the number
+    of this run.
 
-    To be called by the owner of the checkout only: in its own record, no other run that owns one can be at work; one of
-    `score`, which owns none, can. On a server of one's own any may be, and there deployed runs are given up when they
-    fall silent.
+    To be called by the owner of the checkout only: in its own record, no other run that
+    owns one can be at work; one of `score`, which owns none, can. On a server of one's own
+    any may be, and there deployed runs are given up when they fall silent.
     """
     if PREFECT_API_URL.value() and not embedded_server.at_work():
         return
     dead = {"state": {"type": {"any_": ["RUNNING", "PENDING"]}}, "id": {"not_any_": [run_id]}}
     with get_client(sync_client=True) as client:
         owners = FlowFilter.model_validate({"name": {"any_": OWNERS}})
-        for run in client.read_flow_runs(flow_filter=owners, flow_run_filter=FlowRunFilter.model_validate(dead)):
-            client.set_flow_run_state(run.id, Crashed(message="The process was killed. Run again."), force=True)
+        for run in client.read_flow_runs(
+            flow_filter=owners, flow_run_filter=FlowRunFilter.model_validate(dead)
+        ):
+            client.set_flow_run_state(
+                run.id, Crashed(message="The process was killed. Run again."), force=True
+            )

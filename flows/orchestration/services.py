@@ -1,8 +1,8 @@
 """Start processes that outlive their command, and stop exactly these, with all their children.
 
-A process number alone proves nothing, since it may have gone to another process. One that leads a service is known by
-its number and the tick it was started at; its children, whatever became of their parents, by a token in their
-environment.
+A process number alone proves nothing, since it may have gone to another process. One that
+leads a service is known by its number and the tick it was started at; its children,
+whatever became of their parents, by a token in their environment.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Service:
 
 @dataclass
 class Record:
-    """Services started here, kept in a file from before the first start until after the last end."""
+    """Services started here, kept in a file from before the first start until after the last
+    end."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_hex(16))
@@ -62,7 +63,8 @@ class Record:
         return {service.name: service for service in self.services if service.alive}
 
     def start(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> Service:
-        """Start a command in a new session; it writes into a log of its name. It replaces an ended one."""
+        """Start a command in a new session; it writes into a log of its name. It replaces
+        an ended one."""
         FOLDER.mkdir(parents=True, exist_ok=True)
         with log_of(name).open("ab") as log:
             process = subprocess.Popen(
@@ -115,10 +117,13 @@ class Record:
 
 
 def read_record() -> Record | None:
-    """Return the services that were started here and not stopped; None without any since the machine booted."""
+    """Return the services that were started here and not stopped; None without any since
+    the machine booted."""
     try:
         content: dict[str, Any] = json.loads(RECORD.read_text(encoding="utf-8"))
-        record = Record(**content | {"services": [Service(**service) for service in content["services"]]})
+        record = Record(
+            **content | {"services": [Service(**service) for service in content["services"]]}
+        )
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     return record if record.boot == _boot() else None
@@ -137,9 +142,15 @@ def _marked(marks: set[str]) -> Iterator[psutil.Process]:
 
 
 def _started(pid: int) -> int | None:
-    """Return the ticks from boot to the start of a running process: unlike a date, they do not move with the clock."""
+    """Return the ticks from boot to the start of a running process: unlike a date, they do
+    not move with the clock."""
     try:
-        words = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        words = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
     except OSError:
         return None
     return None if words[0] == "Z" else int(words[19])

@@ -1,7 +1,9 @@
-"""Start and stop Prefect's server and the workers of deploy/pools.yaml on this machine: `make up`, `make down`.
+"""Start and stop Prefect's server and the workers of deploy/pools.yaml on this machine:
+`make up`, `make down`.
 
-`python -m flows.orchestration.system up|down|status` from the project's root. Exit code 0: done, or so already; else 1
-or 2, with one message that says why, and nothing left behind. `PLUMBLINE_PORT` is the server's port on 127.0.0.1.
+`python -m flows.orchestration.system up|down|status` from the project's root. Exit code 0:
+done, or so already; else 1 or 2, with one message that says why, and nothing left behind.
+`PLUMBLINE_PORT` is the server's port on 127.0.0.1.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ VACUUM = {
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 86_400),
 }
-"""Settings of the server by which it removes records of runs that ended 30 days ago, with their logs and artifacts."""
+"""Settings of the server by which it removes records of runs that ended 30 days ago, with
+their logs and artifacts."""
 PATIENCE_S = 600.0
 _console = Console()
 
@@ -51,14 +54,19 @@ def up() -> int:
         if before >= set(names) and _healthy(record.port):
             _say("It is up.")
         else:
-            _stop(record, [name for name in names if name not in before])  # what a worker that died has left at work
+            _stop(
+                record, [name for name in names if name not in before]
+            )  # what a worker that died has left at work
             if SERVER not in before:
                 _check_free(record.port)
             try:
                 record.write()
                 _start(record, wanted, before)
             except BaseException:
-                _stop(record, [service.name for service in record.services if service.name not in before])
+                _stop(
+                    record,
+                    [service.name for service in record.services if service.name not in before],
+                )
                 raise
         _say_how(record)
     return 0
@@ -86,7 +94,11 @@ def status() -> int:
         return 1
     at_work = record.alive()
     for service in record.services:
-        state = "at work" if service.name in at_work else f"ended; see {log_of(service.name)}, then: make up"
+        state = (
+            "at work"
+            if service.name in at_work
+            else f"ended; see {log_of(service.name)}, then: make up"
+        )
         _say(f"{service.name} (process {service.pid}): {state}")
     healthy = _healthy(record.port)
     _say(f"{_address(record.port)} {'answers' if healthy else 'does not answer'}")
@@ -94,14 +106,17 @@ def status() -> int:
 
 
 def _record() -> Record:
-    """Return the record of running services; without any, a new one, after ending the rest of the old one."""
+    """Return the record of running services; without any, a new one, after ending the rest
+    of the old one."""
     port = os.environ.get(PORT)
     if port is not None and not (port.isdigit() and 0 < int(port) < 65536):
         raise StageFailedError(f"{PORT}: {port} found; a port number is needed", BAD_INPUT)
     old = read_record()
     if old is not None and old.alive():
         if port is not None and int(port) != old.port:
-            raise StageFailedError(f"It is up on port {old.port}, not {port}. Stop it first: make down", BAD_INPUT)
+            raise StageFailedError(
+                f"It is up on port {old.port}, not {port}. Stop it first: make down", BAD_INPUT
+            )
         return old
     if old is not None:
         old.end_children(*(service.name for service in old.services))
@@ -112,8 +127,17 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
     if SERVER not in before:
         (FOLDER / "prefect").mkdir(parents=True, exist_ok=True)
         _say(f"Starting Prefect's server on {HOST}:{record.port}")
-        command = [sys.executable, "-m", "flows.orchestration.gc_thread", "prefect", "server", "start"]
-        record.start(SERVER, [*command, "--host", HOST, "--port", str(record.port)], _variables(record.port))
+        command = [
+            sys.executable,
+            "-m",
+            "flows.orchestration.gc_thread",
+            "prefect",
+            "server",
+            "start",
+        ]
+        record.start(
+            SERVER, [*command, "--host", HOST, "--port", str(record.port)], _variables(record.port)
+        )
     _wait(record, SERVER, lambda: _healthy(record.port), "it does not answer")
     new = [(pool, name) for pool in wanted for name in pool.worker_names() if name not in before]
     folders = {name: clones.provide(name) if pool.clone else Path.cwd() for pool, name in new}
@@ -130,10 +154,22 @@ def _start(record: Record, wanted: list[Pool], before: set[str]) -> None:
         begin = datetime.now(UTC)
         for pool, name in new:
             variables = pool.variables(name, gpus)
-            _say(f"Starting worker {name} of pool {pool.name}, GPUs: {variables['CUDA_VISIBLE_DEVICES'] or 'none'}")
-            record.start(name, _worker(pool, name), _variables(record.port) | _at_home(folders[name]) | variables)
+            _say(
+                f"Starting worker {name} of pool {pool.name}, GPUs: "
+                f"{variables['CUDA_VISIBLE_DEVICES'] or 'none'}"
+            )
+            record.start(
+                name,
+                _worker(pool, name),
+                _variables(record.port) | _at_home(folders[name]) | variables,
+            )
         for pool, name in new:
-            _wait(record, name, partial(_heard_of, client, pool, name, begin), "the server has not heard of it")
+            _wait(
+                record,
+                name,
+                partial(_heard_of, client, pool, name, begin),
+                "the server has not heard of it",
+            )
 
 
 def _heard_of(client: SyncPrefectClient, pool: Pool, name: str, since: datetime) -> bool:
@@ -141,7 +177,8 @@ def _heard_of(client: SyncPrefectClient, pool: Pool, name: str, since: datetime)
 
 
 def _stop(record: Record, names: list[str]) -> None:
-    """Stop the workers, report their runs to the server, then stop the server and remove the record."""
+    """Stop the workers, report their runs to the server, then stop the server and remove
+    the record."""
     workers = [name for name in names if name != SERVER]
     runs = record.variables("PREFECT__FLOW_RUN_ID", *workers)
     for name in workers:
@@ -163,13 +200,18 @@ def _wait(record: Record, name: str, ready: Callable[[], bool], trouble: str) ->
         ended = name not in record.alive()
         if ended or time.monotonic() > until:
             reason = "it ended at once" if ended else f"{trouble} after {PATIENCE_S:.0f} s"
-            last = log_of(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
-            raise StageFailedError("\n".join([f"{name}: {reason}. The end of {log_of(name)}:", *last]), 1)
+            last = (
+                log_of(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
+            )
+            raise StageFailedError(
+                "\n".join([f"{name}: {reason}. The end of {log_of(name)}:", *last]), 1
+            )
         time.sleep(0.5)
 
 
 def _deploy(port: int) -> None:
-    """Send the deployments of prefect.yaml; each worker fills in the folder of its clone, not this process."""
+    """Send the deployments of prefect.yaml; each worker fills in the folder of its clone,
+    not this process."""
     lines: list[str] = []
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     if process.run(command, lines.append, limit_s=PATIENCE_S, environment=_variables(port)):
@@ -177,7 +219,17 @@ def _deploy(port: int) -> None:
 
 
 def _worker(pool: Pool, name: str) -> list[str]:
-    command = [sys.executable, "-m", "prefect", "worker", "start", "--type", "process", "--limit", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "prefect",
+        "worker",
+        "start",
+        "--type",
+        "process",
+        "--limit",
+        "1",
+    ]
     return [*command, "--pool", pool.name, "--name", _everywhere(name)]
 
 
@@ -195,9 +247,12 @@ def _variables(port: int) -> dict[str, str]:
         "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(pools.HEARTBEAT_S),
         "PREFECT_WORKER_QUERY_SECONDS": "1",
         # `python` of the pools' command is that of this environment, activated or not.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join(
+            [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        ),
         # One registry for all: each clone would begin one of its own.
-        "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path('mlflow.db').resolve()}",
+        "MLFLOW_TRACKING_URI": os.environ.get("MLFLOW_TRACKING_URI")
+        or f"sqlite:///{Path('mlflow.db').resolve()}",
     }
 
 
@@ -209,11 +264,16 @@ def _at_home(folder: Path) -> dict[str, str]:
 
 def _check_free(port: int) -> None:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # of a server that has just ended
+        probe.setsockopt(
+            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
+        )  # of a server that has just ended
         try:
             probe.bind((HOST, port))
         except OSError as error:
-            message = f"Port {port} of {HOST} is not free ({error.strerror}). Choose another: {PORT}=4300 make up"
+            message = (
+                f"Port {port} of {HOST} is not free ({error.strerror}). Choose another: "
+                f"{PORT}=4300 make up"
+            )
             raise StageFailedError(message, BAD_INPUT) from error
 
 
@@ -226,7 +286,10 @@ def _healthy(port: int) -> bool:
 
 @contextlib.contextmanager
 def _client(port: int) -> Iterator[SyncPrefectClient]:
-    with temporary_settings({PREFECT_API_URL: f"{_address(port)}/api"}), get_client(sync_client=True) as client:
+    with (
+        temporary_settings({PREFECT_API_URL: f"{_address(port)}/api"}),
+        get_client(sync_client=True) as client,
+    ):
         yield client
 
 
@@ -235,7 +298,9 @@ def _alone() -> contextlib.AbstractContextManager[object]:
     try:
         return FileLock(FOLDER / "lock").acquire(timeout=0)
     except Timeout:
-        raise StageFailedError("Another `make up` or `make down` is at work here.", BAD_INPUT) from None
+        raise StageFailedError(
+            "Another `make up` or `make down` is at work here.", BAD_INPUT
+        ) from None
 
 
 def _address(port: int) -> str:

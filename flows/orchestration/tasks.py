@@ -1,7 +1,8 @@
 """Define the tasks of flows, and the states in which they end.
 
-A step that fails returns a state and raises nothing: a traceback would hide the one line there is to know. The state's
-name is the kind of failure; only `Unreachable`, which may go well in a while, is tried again.
+A step that fails returns a state and raises nothing: a traceback would hide the one line
+there is to know. The state's name is the kind of failure; only `Unreachable`, which may go
+well in a while, is tried again.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ RETRY_DELAYS_S = [10.0, 60.0]
 
 def failed(error: PlumblineError | StageFailedError) -> State[Any]:
     """Return the state of a step that failed with `error`."""
-    name = UNREACHABLE if isinstance(error, UnreachableError) else STATE_NAMES.get(error.exit_code, FAILED)
+    name = (
+        UNREACHABLE
+        if isinstance(error, UnreachableError)
+        else STATE_NAMES.get(error.exit_code, FAILED)
+    )
     return Failed(name=name, message=str(error))
 
 
 def passed_on(state: State[Any]) -> State[Any]:
-    """Return a flow's state with the name and message of a step's; Prefect would only count the state itself."""
+    """Return a flow's state with the name and message of a step's; Prefect would only count
+    the state itself."""
     return Failed(name=state.name, message=state.message)
 
 
@@ -49,7 +55,8 @@ def run_by_hand(run: Callable[[], Any]) -> State[Any]:
     Raises:
         ServerFailedError: the embedded server does not.
     """
-    # Prefect passes a termination on to this handler; the default one would leave the embedded server behind.
+    # Prefect passes a termination on to this handler; the default one would leave the
+    # embedded server behind.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     embedded_server.wait()
     return cast(State[Any], run())
@@ -60,7 +67,8 @@ def _may_go_well(_task: Any, _run: Any, state: State[Any]) -> bool:
 
 
 def _step(name: str, run_name: str = "") -> Callable[[Callable[..., Any]], Any]:
-    """Make a task in which `StageFailedError` becomes a state; `run_name` may hold parameters in braces."""
+    """Make a task in which `StageFailedError` becomes a state; `run_name` may hold
+    parameters in braces."""
 
     def decorate(do: Callable[..., Any]) -> Any:
         @wraps(do)
@@ -84,7 +92,11 @@ def _step(name: str, run_name: str = "") -> Callable[[Callable[..., Any]], Any]:
 
 @_step("step", "{name}")
 def step(
-    name: str, unchanged: bool = False, dask: str | None = None, pull: bool = False, limit_s: float | None = None
+    name: str,
+    unchanged: bool = False,
+    dask: str | None = None,
+    pull: bool = False,
+    limit_s: float | None = None,
 ) -> Any:
     """Run one step here. A stage returns how it came about, `release` the champion's version.
 
@@ -105,7 +117,8 @@ def step(
 def step_elsewhere(
     name: str, deployment: str, commit: str, finished: list[str], limit_s: float | None = None
 ) -> stage_runner.Outcome:
-    """Run one step on another machine, unless its result is known: send inputs, have it made, fetch the result."""
+    """Run one step on another machine, unless its result is known: send inputs, have it
+    made, fetch the result."""
     say = get_run_logger().info
     try:
         outcome = stage_runner.reproduce(name, lambda _: None, pull=True, only=())
@@ -121,14 +134,16 @@ def step_elsewhere(
 
 
 def on_dask(stage: str, address: str, say: Say) -> None:
-    """Do the portions of `stage`, or of `score`, on the cluster at `address` (its scheduler), if they must be done.
+    """Do the portions of `stage`, or of `score`, on the cluster at `address` (its
+    scheduler), if they must be done.
 
     Raises:
         StageFailedError: bad input, or a cluster that does not answer.
     """
     if stage != "score" and stage not in stage_runner.stale():
         return
-    # The package's readers take seconds to load, and a run without a cluster has no need of them here.
+    # The package's readers take seconds to load, and a run without a cluster has no need of
+    # them here.
     from flows.orchestration import portions
 
     try:
@@ -144,7 +159,9 @@ def on_dask(stage: str, address: str, say: Say) -> None:
 @_step("step for others", "{name}: restore and make")
 def step_for_others(name: str, limit_s: float | None = None) -> stage_runner.Outcome:
     """Make one stage of this machine's, from the results of others."""
-    return stage_runner.reproduce(name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s)
+    return stage_runner.reproduce(
+        name, get_run_logger().info, pull=True, only=(name,), limit_s=limit_s
+    )
 
 
 @_step("take commit", "take commit {revision}")

@@ -52,7 +52,8 @@ def alone(folder: Path = HERE, purpose: str = "") -> Iterator[None]:
 
 
 def keep() -> None:
-    """Lock the checkout until this process ends; `alone` then lets in whatever follows in this process.
+    """Lock the checkout until this process ends; `alone` then lets in whatever follows in
+    this process.
 
     Raises:
         CheckoutBusyError: another process holds it.
@@ -71,7 +72,8 @@ def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[obje
             owner = holder.read_text(encoding="utf-8") if holder.exists() else "unknown"
         if TIDYING not in owner or time.monotonic() - begin > TIDYING_S:
             raise CheckoutBusyError(
-                f"Another run (process {owner}) is at work in {folder.resolve()}. Wait for it, or use a second clone.",
+                f"Another run (process {owner}) is at work in {folder.resolve()}. Wait for it, "
+                "or use a second clone.",
                 BAD_INPUT,
             )
 
@@ -79,8 +81,9 @@ def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[obje
 def _forget_dead_owners(folder: Path) -> None:
     """Remove DVC's list of busy paths if it has no running DVC on it.
 
-    DVC drops an owner whose process number is free. It waits for ever for one whose number went to another
-    process (a restarted container), and fails on a list that was cut short while being written.
+    DVC drops an owner whose process number is free. It waits for ever for one whose number
+    went to another process (a restarted container), and fails on a list that was cut short
+    while being written.
     """
     owned = folder / RWLOCK
     try:
@@ -101,6 +104,8 @@ def _forget_dead_owners(folder: Path) -> None:
 def _is_dvc(pid: int) -> bool:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return any(word.rsplit(b"/", 1)[-1] == b"dvc" for word in words)  # `python -m dvc` or `bin/dvc`, in any folder
+        return any(
+            word.rsplit(b"/", 1)[-1] == b"dvc" for word in words
+        )  # `python -m dvc` or `bin/dvc`, in any folder
     except OSError:
         return not Path("/proc/self").exists()  # without /proc nobody can be ruled out

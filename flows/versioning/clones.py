@@ -17,7 +17,8 @@ _FULL_HASH = re.compile(r"[0-9a-f]{40}")
 _SHORT_HASH = re.compile(r"[0-9a-f]{4,39}")
 WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
 """Each run writes them anew: those of this machine's last run are no part of the commit."""
-# What git calls the folder of a family in a commit that has none: then all in it was left by runs of other commits.
+# What git calls the folder of a family in a commit that has none: then all in it was left by
+# runs of other commits.
 _FAMILY = "restoration/"
 
 
@@ -25,9 +26,12 @@ HERE = Path()
 RESULTS = "refs/heads/results"
 """Branch of the origin to which runs commit what they locked."""
 PUSHES = 3
-"""Largest number of pushes to that branch, each after fetching what another worker has pushed meanwhile."""
+"""Largest number of pushes to that branch, each after fetching what another worker has
+pushed meanwhile."""
 _NAME = {"NAME": "Plumbline", "EMAIL": "plumbline@localhost"}
-AUTHOR = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _NAME.items()}
+AUTHOR = {
+    f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in _NAME.items()
+}
 """Variables that name the author of such a commit."""
 PAGE = Path("src/plumbline/serve/map/page")
 """The built page of the map, which git ignores and the stage `predict` reads."""
@@ -45,27 +49,38 @@ def take(revision: str, folder: Path = HERE) -> str:
         UnreachableError: the origin does not answer.
     """
     refuse_changes(folder)
-    here = _FULL_HASH.fullmatch(revision) and _git(folder, "cat-file", "-e", f"{revision}^{{commit}}")[0] == 0
+    here = (
+        _FULL_HASH.fullmatch(revision)
+        and _git(folder, "cat-file", "-e", f"{revision}^{{commit}}")[0] == 0
+    )
     commit = revision if here else _fetched(revision, folder)
     if _git(folder, "rev-parse", "HEAD")[1] != [commit]:
         _forget_own_record(commit, folder)
         code, lines = _git(folder, "checkout", "--quiet", "--detach", commit)
         if code:
-            raise StageFailedError(f"This clone cannot take commit {commit}: {' '.join(lines)}", BAD_INPUT)
+            raise StageFailedError(
+                f"This clone cannot take commit {commit}: {' '.join(lines)}", BAD_INPUT
+            )
     return commit
 
 
 def publish_lock(subject: str, folder: Path = HERE) -> str:
-    """Commit the lock and the figures of a run to the branch `results` of the origin; return a line for the log.
+    """Commit the lock and the figures of a run to the branch `results` of the origin;
+    return a line for the log.
 
-    Anybody takes the results from there with plain `git` and `dvc pull`. The commit's parents are the branch's last
-    commit, so that it only ever grows, and the commit that was run. An origin that accepts no push is no failure: the
-    results themselves are in DVC's remote.
+    Anybody takes the results from there with plain `git` and `dvc pull`. The commit's
+    parents are the branch's last commit, so that it only ever grows, and the commit that
+    was run. An origin that accepts no push is no failure: the results themselves are in
+    DVC's remote.
 
     Raises:
         UnreachableError: git takes longer than `LIMIT_S`.
     """
-    index = {"GIT_INDEX_FILE": str(Path(_ask_git(folder, "rev-parse", "--absolute-git-dir"), "results-index"))}
+    index = {
+        "GIT_INDEX_FILE": str(
+            Path(_ask_git(folder, "rev-parse", "--absolute-git-dir"), "results-index")
+        )
+    }
     records = [path for path in WRITTEN if (folder / path).exists()]
     for _ in range(PUSHES):
         _git(folder, "fetch", "--quiet", "origin", f"+{RESULTS}:{RESULTS}")
@@ -81,11 +96,14 @@ def publish_lock(subject: str, folder: Path = HERE) -> str:
         code, lines = _git(folder, "push", "--quiet", "origin", f"{commit}:{RESULTS}")
         if code == 0:
             return f"The lock and the figures are commit {commit[:12]} of the branch results"
-    return f"The lock was not sent: the origin does not accept a push to {RESULTS} ({' '.join(lines)})"
+    return (
+        f"The lock was not sent: the origin does not accept a push to {RESULTS} ({' '.join(lines)})"
+    )
 
 
 def refuse_changes(folder: Path = HERE) -> None:
-    """Refuse a clone with uncommitted changes: its result would be filed under a commit that did not make it.
+    """Refuse a clone with uncommitted changes: its result would be filed under a commit
+    that did not make it.
 
     Raises:
         StageFailedError: it does, or the working directory is no clone.
@@ -106,23 +124,35 @@ def refuse_changes(folder: Path = HERE) -> None:
 
 def _is_own_record(path: str) -> bool:
     """Return whether a run here has written it, so that it is no part of the commit."""
-    return path == _FAMILY or any(path == record or path.startswith(f"{record}/") for record in WRITTEN)
+    return path == _FAMILY or any(
+        path == record or path.startswith(f"{record}/") for record in WRITTEN
+    )
 
 
 def _fetched(revision: str, folder: Path) -> str:
     if revision.startswith("-"):
-        raise StageFailedError(f"commit: {revision} found; a hash, a branch or a tag is needed", BAD_INPUT)
+        raise StageFailedError(
+            f"commit: {revision} found; a hash, a branch or a tag is needed", BAD_INPUT
+        )
     code, lines = _git(folder, "fetch", "--quiet", "origin", revision)
     if code:
         message = " ".join(lines)
-        if "couldn't find remote ref" in message or "not our ref" in message or "invalid refspec" in message:
+        if (
+            "couldn't find remote ref" in message
+            or "not our ref" in message
+            or "invalid refspec" in message
+        ):
             # Origins know full hashes only: all that they have is looked through here.
             if _SHORT_HASH.fullmatch(revision):
                 _git(folder, "fetch", "--quiet", "--tags", "origin")
-                code, commit = _git(folder, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}")
+                code, commit = _git(
+                    folder, "rev-parse", "--quiet", "--verify", f"{revision}^{{commit}}"
+                )
                 if not code:
                     return commit[0]
-            raise StageFailedError(f"commit: the origin has no {revision}. Push it there first.", BAD_INPUT)
+            raise StageFailedError(
+                f"commit: the origin has no {revision}. Push it there first.", BAD_INPUT
+            )
         raise UnreachableError(f"The clone's origin does not answer: {message}")
     return _git(folder, "rev-parse", "--verify", "FETCH_HEAD^{commit}")[1][0]
 
@@ -136,7 +166,9 @@ def _forget_own_record(commit: str, folder: Path) -> None:
             _git(folder, "clean", "--quiet", "--force", "-d", "--", record)
 
 
-def _git(folder: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> tuple[int, list[str]]:
+def _git(
+    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> tuple[int, list[str]]:
     lines: list[str] = []
     # In English, because the words of a refusal tell a wrong name from a network that is down.
     variables = {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
@@ -162,11 +194,13 @@ HOMES = FOLDER / "clones"
 def provide(worker: str) -> Path:
     """Return the folder of an idle worker's clone, at this project's commit.
 
-    A missing clone is made. The worker loads its flows from the clone, and these must accept the parameters of the
-    deployments. Its DVC remote is this project's, by an absolute path if that is a folder; the folder is made.
+    A missing clone is made. The worker loads its flows from the clone, and these must
+    accept the parameters of the deployments. Its DVC remote is this project's, by an
+    absolute path if that is a folder; the folder is made.
 
     Raises:
-        StageFailedError: this is no project under git with a commit, it has no remote, or the clone was changed.
+        StageFailedError: this is no project under git with a commit, it has no remote, or
+            the clone was changed.
     """
     home = (HOMES / worker).resolve()
     if not (home / ".git").exists():
@@ -185,7 +219,8 @@ def provide(worker: str) -> Path:
 
 
 def _copy_page(home: Path) -> None:
-    """Give a clone the page of the map as it was built here, so that it draws and hashes the same."""
+    """Give a clone the page of the map as it was built here, so that it draws and hashes the
+    same."""
     shutil.rmtree(home / PAGE, ignore_errors=True)
     if PAGE.is_dir():
         shutil.copytree(PAGE, home / PAGE)
@@ -201,7 +236,10 @@ def remark_on_changes() -> str | None:
     try:
         refuse_changes()
     except StageFailedError:
-        return "This folder holds changes that are in no commit: workers do not see them until you commit."
+        return (
+            "This folder holds changes that are in no commit: workers do not see them until "
+            "you commit."
+        )
     return None
 
 
@@ -212,12 +250,15 @@ def _same_remote(home: Path) -> None:
     name = settings["core"].get("remote")
     if not name:
         raise StageFailedError(
-            "DVC has no default remote, by which workers would share results: `dvc remote add -d`.", BAD_INPUT
+            "DVC has no default remote, by which workers would share results: `dvc remote add -d`.",
+            BAD_INPUT,
         )
     try:
         remote: dict[str, Any] = settings["remote"][name]
     except (KeyError, NoRemoteError) as error:
-        raise StageFailedError(f"DVC's default remote {name} is not defined: {error}", BAD_INPUT) from error
+        raise StageFailedError(
+            f"DVC's default remote {name} is not defined: {error}", BAD_INPUT
+        ) from error
     local_config = Path(".dvc/config.local")
     if local_config.exists():  # with passwords, and remotes that only this machine has
         shutil.copy(local_config, home / ".dvc" / local_config.name)

@@ -40,7 +40,9 @@ def family_of(name: str) -> Family:
         StageFailedError: there is none.
     """
     if name not in FAMILIES:
-        raise StageFailedError(f"family: {name} found; one of {', '.join(FAMILIES)} needed", BAD_INPUT)
+        raise StageFailedError(
+            f"family: {name} found; one of {', '.join(FAMILIES)} needed", BAD_INPUT
+        )
     return FAMILIES[name]
 
 
@@ -48,8 +50,8 @@ def family_of(name: str) -> Family:
 def inside(family: Family) -> Iterator[None]:
     """Work in the folder of a family for the block, from the root of the checkout.
 
-    The registry and the record of training stay those of the checkout: one place for all families, whose registered
-    models have names of their own.
+    The registry and the record of training stay those of the checkout: one place for all
+    families, whose registered models have names of their own.
 
     Raises:
         StageFailedError: the folder is not there, as in a commit from before this family.

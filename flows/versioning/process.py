@@ -31,17 +31,18 @@ def run(
     limit_s: float | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> int:
-    """Run `command`, pass on each output line at once, return its exit status (negative: the signal).
+    """Run `command`, pass on each output line at once, return its exit status (negative:
+    the signal).
 
-    The command gets a process group of its own. The group ends with the command, also where the command is
-    killed and leaves children behind; at the limit; with any exception here (a cancelled flow, Ctrl-C); and, on
-    Linux, with this process, whatever kills it.
+    The command gets a process group of its own. The group ends with the command, also where
+    the command is killed and leaves children behind; at the limit; with any exception here
+    (a cancelled flow, Ctrl-C); and, on Linux, with this process, whatever kills it.
 
     Args:
         command: program and arguments.
         say: is told each line.
-        limit_s: seconds after which the command and all its children are ended. A limit of Prefect's would end the
-            flow and leave them at work.
+        limit_s: seconds after which the command and all its children are ended. A limit of
+            Prefect's would end the flow and leave them at work.
         environment: variables besides those of this process.
 
     Raises:
@@ -63,7 +64,9 @@ def run(
     watcher.start()
     too_long = threading.Event()
     if limit_s is not None:
-        threading.Thread(target=_end_at, args=(limit_s, process.pid, watcher, too_long), daemon=True).start()
+        threading.Thread(
+            target=_end_at, args=(limit_s, process.pid, watcher, too_long), daemon=True
+        ).start()
     try:
         for line in process.stdout or ():
             say(line.rstrip())
@@ -80,30 +83,36 @@ def run(
 
 
 def path_to_flows() -> dict[str, str]:
-    """Return the variable with which a module of the flows is found from the folder of any family."""
+    """Return the variable with which a module of the flows is found from the folder of any
+    family."""
     folder = str(Path(__file__).resolve().parents[2])
     return {"PYTHONPATH": os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def variables(more: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a command's environment: this process's, `more`, and settings for unbuffered output."""
+    """Return a command's environment: this process's, `more`, and settings for unbuffered
+    output."""
     return {
         **os.environ,
         **(more or {}),
         "PYTHONUNBUFFERED": "1",
         # `dvc` and `plumbline` of the environment that runs the flow, activated or not.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join(
+            [str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+        ),
     }
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this child when its parent dies (Linux); call it between fork and program."""
+    """Have the kernel kill this child when its parent dies (Linux); call it between fork
+    and program."""
     if _libc is not None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _end_group_after(pid: int) -> None:
-    """Wait for the leader without reaping it, so that its group's number cannot be reused meanwhile."""
+    """Wait for the leader without reaping it, so that its group's number cannot be reused
+    meanwhile."""
     with contextlib.suppress(ChildProcessError, ProcessLookupError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         os.killpg(pid, signal.SIGKILL)

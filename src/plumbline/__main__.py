@@ -9,10 +9,15 @@ from plumbline.core.source_code import check_code, check_map_page
 
 
 def main() -> None:
-    """Run the command line. Stopped by Ctrl-C, also while its libraries load, it ends with 130 and no traceback."""
+    """Run the command line. Stopped by Ctrl-C, also while its libraries load, it ends with
+    130 and no traceback."""
     note_interrupts()
-    parent = os.getppid()  # seconds before it is asked for: another by then is not who has started this
-    _check_stage()  # before the rest is loaded: a pipeline learns in this way that it must hand a stage over
+    parent = (
+        os.getppid()
+    )  # seconds before it is asked for: another by then is not who has started this
+    # before the rest is loaded: a pipeline learns in this way that it must hand a stage
+    # over
+    _check_stage()
     try:
         from plumbline.cli import main as run
 
@@ -31,13 +36,17 @@ def _check_stage() -> None:
 
     DVC silently makes again what it did not find, also another machine's stage.
     """
-    allowed, stage = os.environ.get("PLUMBLINE_STAGES"), os.environ.get("DVC_STAGE", "").rpartition(":")[2]
+    allowed, stage = (
+        os.environ.get("PLUMBLINE_STAGES"),
+        os.environ.get("DVC_STAGE", "").rpartition(":")[2],
+    )
     if not stage:
         return
     try:
         if allowed is not None and stage not in allowed.split():
             raise InputError(
-                f"PLUMBLINE_STAGES: {allowed or 'no stage'} found, so {stage} is not made here. Make it where it "
+                f"PLUMBLINE_STAGES: {allowed or 'no stage'} found, so {stage} is not made here. "
+                "Make it where it "
                 "belongs, and `dvc push --run-cache` there.",
                 key="stage.of_another_machine",
             )

@@ -1,4 +1,5 @@
-"""Run the command line: one command per stage, and the commands for models. Each module holds a group of them."""
+"""Run the command line: one command per stage, and the commands for models. Each module
+holds a group of them."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from plumbline.core.files import forbidden, unwritten
 from plumbline.core.jobs import die_with_parent, set_spinning
 
 app = typer.Typer(
-    help="Which buildings are being damaged, where and how badly, from InSAR points and building footprints.",
+    help="Which buildings are being damaged, where and how badly, from InSAR points and building "
+    "footprints.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -31,7 +33,8 @@ app.add_typer(adapters.app, name="adapters")
 
 
 def main(parent: int | None = None) -> None:
-    """Run a command. An error meant for the user ends with its exit code and one message, without a traceback.
+    """Run a command. An error meant for the user ends with its exit code and one message,
+    without a traceback.
 
     Args:
         parent: number of the process that has started this one; None: whoever is the parent now.
@@ -56,7 +59,8 @@ def main(parent: int | None = None) -> None:
 
 
 def _as_message(error: BaseException) -> PlumblineError | None:
-    """Return the error that the user is shown; None for a fault of Plumbline, and for an ordinary end."""
+    """Return the error that the user is shown; None for a fault of Plumbline, and for an
+    ordinary end."""
     if isinstance(error, PlumblineError) or not isinstance(error, Exception):
         return error if isinstance(error, PlumblineError) else None
     # Files without a message of their own: checkpoints, the record of MLflow, closed folders.
@@ -74,7 +78,10 @@ def _print_version(is_wanted: bool) -> None:
 def _options(
     verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Options before the command; `--verbose` is read before logging is set up."""

@@ -18,14 +18,16 @@ from plumbline.params import Simulate, is_partial, load_params, load_section
 from plumbline.params.load import load_restoration
 
 SECTION_ARGUMENTS = ("params", "limits")
-"""Names of the arguments of a stage that take the sections of the parameters, in the order of `Step.sections`."""
+"""Names of the arguments of a stage that take the sections of the parameters, in the order
+of `Step.sections`."""
 LEARNING = ("train", "compress", "export", "validate", "package")
 """Stages that need the extras of their family."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """What a family does in one stage: a function of input folders, sections of the parameters, and the output."""
+    """What a family does in one stage: a function of input folders, sections of the
+    parameters, and the output."""
 
     place: str
     """Module and function, loaded when the stage runs: `MODULE:FUNCTION`."""
@@ -36,8 +38,8 @@ class Step:
     trains: bool = False
     """True if it trains, on all devices that are set."""
     arguments: Callable[[Path, Path], list[Any]] | None = None
-    """Function of the params file and `data` that returns the arguments before the output; None: the
-    folders and sections above."""
+    """Function of the params file and `data` that returns the arguments before the output;
+    None: the folders and sections above."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class CommandFamily:
     steps: Mapping[str, Step]
 
     def run(self, stage: str, params: Path, data: Path, **more: Any) -> None:
-        """Run a stage, which reads and writes below `data`; `more`: further arguments, as the number of processes.
+        """Run a stage, which reads and writes below `data`; `more`: further arguments, as
+        the number of processes.
 
         Raises:
             InputError: see the stage; or the package that runs is not that of this checkout.
@@ -62,9 +65,15 @@ class CommandFamily:
         step = self.steps[stage]
         try:
             sections = {} if step.arguments else self._sections(step, params)
-            arguments = step.arguments(params, data) if step.arguments else [data / folder for folder in step.reads]
+            arguments = (
+                step.arguments(params, data)
+                if step.arguments
+                else [data / folder for folder in step.reads]
+            )
             module, _, function = step.place.partition(":")
-            getattr(importlib.import_module(module), function)(*arguments, **sections, out=data / stage, **more)
+            getattr(importlib.import_module(module), function)(
+                *arguments, **sections, out=data / stage, **more
+            )
         except ParameterError as error:
             raise InputError(f"{params}: {error}", key=error.key) from None
 
@@ -106,13 +115,20 @@ DIAGNOSIS = CommandFamily(
         "prepare": Step("plumbline.prepare.stage:prepare", ("ingest",), ("prepare",)),
         "train": Step("plumbline.train.stage:train", ("prepare",), trains=True),
         "compress": Step("plumbline.compress.stage:compress", ("prepare", "train"), trains=True),
-        "export": Step("plumbline.export.stage:export", ("prepare", "train", "compress"), ("export",)),
+        "export": Step(
+            "plumbline.export.stage:export", ("prepare", "train", "compress"), ("export",)
+        ),
         "validate": Step(
-            "plumbline.validate.stage:validate", ("prepare", "train", "compress", "export"), ("validate_", "prepare")
+            "plumbline.validate.stage:validate",
+            ("prepare", "train", "compress", "export"),
+            ("validate_", "prepare"),
         ),
         "gate": Step("plumbline.validate.gate:gate", ("validate",), ("gate",)),
         "approve": Step("plumbline.release.approval:approve", arguments=_approval_arguments),
-        "package": Step("plumbline.release.package:package", ("prepare", "export", "validate", "gate", "approve")),
+        "package": Step(
+            "plumbline.release.package:package",
+            ("prepare", "export", "validate", "gate", "approve"),
+        ),
     },
 )
 RESTORATION = CommandFamily(
@@ -130,7 +146,8 @@ RESTORATION = CommandFamily(
         "gate": Step("plumbline.fields.release.gates:gate", ("validate",), ("gate",)),
         "approve": Step("plumbline.release.approval:approve", arguments=_approval_arguments),
         "package": Step(
-            "plumbline.fields.release.validate:package", ("prepare", "export", "validate", "gate", "approve")
+            "plumbline.fields.release.validate:package",
+            ("prepare", "export", "validate", "gate", "approve"),
         ),
     },
 )
@@ -150,6 +167,7 @@ def family_in(params: Path) -> CommandFamily:
     name = content.get("family", "diagnosis") if isinstance(content, dict) else "diagnosis"
     if not isinstance(name, str) or name not in FAMILIES:
         raise InputError(
-            f"{params}: family: {name!r} found, one of {', '.join(FAMILIES)} needed.", key="params.unknown_family"
+            f"{params}: family: {name!r} found, one of {', '.join(FAMILIES)} needed.",
+            key="params.unknown_family",
         )
     return FAMILIES[name]

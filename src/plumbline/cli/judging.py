@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from plumbline.cli.options import RARE, BuildingsOption, PackageOption, PointsOption, ProductsOption, VerifyKeyOption
+from plumbline.cli.options import (
+    RARE,
+    BuildingsOption,
+    PackageOption,
+    PointsOption,
+    ProductsOption,
+    VerifyKeyOption,
+)
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.params import JudgingOptions
@@ -31,20 +38,25 @@ class Judging(JudgingOptions):
             "--causes",
             metavar="FILE",
             rich_help_panel=RARE,
-            help="What may have caused damage (tunnels, excavations, wells): lines, polygons or points. Near to it, "
+            help="What may have caused damage (tunnels, excavations, wells): lines, polygons or "
+            "points. Near to it, "
             "the share of damaged buildings is another. See docs/causes.md.",
         ),
     ] = None
     adapter: Annotated[
         str | None,
-        typer.Option(help="Name of an adapter of that model, see `plumbline adapters list`.", rich_help_panel=RARE),
+        typer.Option(
+            help="Name of an adapter of that model, see `plumbline adapters list`.",
+            rich_help_panel=RARE,
+        ),
     ] = None
     verify_key: VerifyKeyOption = None
     params: ProductsOption = None
 
     @contextmanager
     def request(self) -> Iterator[Request]:
-        """Yield what is judged, with the folder of the package; of an adapted model a temporary one.
+        """Yield what is judged, with the folder of the package; of an adapted model a
+        temporary one.
 
         Raises:
             InputError: an option or the package is refused.
@@ -61,8 +73,10 @@ class Judging(JudgingOptions):
             return
         if self.verify_key is not None:
             raise InputError(
-                f"--adapter {self.adapter} with --verify-key: an adapter changes the model and has no signature. "
-                "Merge it (`plumbline adapters merge`), package the result and sign that, or leave one of the two out.",
+                f"--adapter {self.adapter} with --verify-key: an adapter changes the model and "
+                "has no signature. "
+                "Merge it (`plumbline adapters merge`), package the result and sign that, or "
+                "leave one of the two out.",
                 key="option.adapter_with_verify_key",
             )
         need("torch", "--adapter")

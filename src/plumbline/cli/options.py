@@ -33,7 +33,8 @@ PointsOption = Annotated[
     typer.Option(
         "--points",
         metavar=POINTS,
-        help="Point products of any known format, each one track: files, a folder with them, or a quoted pattern as "
+        help="Point products of any known format, each one track: files, a folder with them, or "
+        "a quoted pattern as "
         "'EGMS_*.zip'. Several may follow, and the option may be repeated.",
     ),
 ]
@@ -41,19 +42,25 @@ BuildingsOption = Annotated[
     Path, typer.Option("--buildings", help="Footprints: any vector file with polygons and a CRS.")
 ]
 PackageOption = Annotated[
-    str, typer.Option("--model", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.")
+    str,
+    typer.Option(
+        "--model",
+        help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.",
+    ),
 ]
 PackageArgument = Annotated[
     str,
     typer.Argument(
-        metavar="PACKAGE", help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package."
+        metavar="PACKAGE",
+        help="`pretrained` (comes with Plumbline), `champion`, or the folder of a package.",
     ),
 ]
 ProductsOption = Annotated[
     Path | None,
     typer.Option(
         "--params",
-        help="Parameters file: section ingest, what the files do not say and which points to leave out.",
+        help="Parameters file: section ingest, what the files do not say and which points to "
+        "leave out.",
         rich_help_panel=RARE,
     ),
 ]
@@ -62,7 +69,8 @@ VerifyKeyOption = Annotated[
     typer.Option(
         "--verify-key",
         metavar="PUBLIC.pem",
-        help="Public key: refuse a package that is not signed with it, or was altered since. See docs/trust.md.",
+        help="Public key: refuse a package that is not signed with it, or was altered since. See "
+        "docs/trust.md.",
         rich_help_panel=RARE,
     ),
 ]
@@ -116,27 +124,41 @@ BOUNDS = {"ge": "min", "le": "max"}
 
 
 class Without(frozenset[str]):
-    """Names of the fields that a command leaves as they are by default: `Annotated[MODEL, Without({"since"})]`."""
+    """Names of the fields that a command leaves as they are by default: `Annotated[MODEL,
+    Without({"since"})]`."""
 
 
 def _option(name: str, field: FieldInfo) -> Any:
     """Return the command-line option of a field: the one in its annotation, or one made from it."""
-    option = next((note for note in field.metadata if isinstance(note, OptionInfo)), None) or typer.Option(
+    option = next(
+        (note for note in field.metadata if isinstance(note, OptionInfo)), None
+    ) or typer.Option(
         f"--{name.replace('_', '-')}",
         help=field.description,
         metavar=METAVARS.get(name),
         rich_help_panel=None if name in USUAL else RARE,
-        **{BOUNDS[bound]: getattr(note, bound) for note in field.metadata for bound in BOUNDS if hasattr(note, bound)},
+        **{
+            BOUNDS[bound]: getattr(note, bound)
+            for note in field.metadata
+            for bound in BOUNDS
+            if hasattr(note, bound)
+        },
     )
     default = Parameter.empty if field.is_required() else field.default
-    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[field.annotation, option])
+    return Parameter(
+        name,
+        Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[field.annotation, option],
+    )
 
 
 def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a command with the fields of each model among a function's arguments as options.
 
     Args:
-        function: with arguments annotated by a pydantic model, perhaps `Without` some of its fields.
+        function: with arguments annotated by a pydantic model, perhaps `Without` some of
+            its fields.
     """
     unchanged: list[Parameter] = []
     models: dict[str, tuple[type[BaseModel], list[Parameter]]] = {}
@@ -144,7 +166,11 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
         kind, *notes = get_args(parameter.annotation) or (parameter.annotation,)
         if isinstance(kind, type) and issubclass(kind, BaseModel):
             left_out = next((note for note in notes if isinstance(note, Without)), ())
-            options = [_option(name, field) for name, field in kind.model_fields.items() if name not in left_out]
+            options = [
+                _option(name, field)
+                for name, field in kind.model_fields.items()
+                if name not in left_out
+            ]
             models[parameter.name] = kind, options
         else:
             unchanged.append(parameter.replace(kind=Parameter.KEYWORD_ONLY))
@@ -153,17 +179,22 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(**values: Any) -> Any:
         for name, (kind, options) in models.items():
             # The command line has checked them.
-            values[name] = kind.model_construct(**{option.name: values.pop(option.name) for option in options})
+            values[name] = kind.model_construct(
+                **{option.name: values.pop(option.name) for option in options}
+            )
         return function(**values)
 
     added = [option for _, options in models.values() for option in options]
     required = [option for option in added if option.default is Parameter.empty]
-    command.__signature__ = Signature([*required, *unchanged, *(o for o in added if o not in required)])  # type: ignore[attr-defined]
+    command.__signature__ = Signature(
+        [*required, *unchanged, *(o for o in added if o not in required)]
+    )  # type: ignore[attr-defined]
     return command
 
 
 class OnceCommand(TyperCommand):
-    """A command that refuses an option given twice, where it takes one value: click would drop the first."""
+    """A command that refuses an option given twice, where it takes one value: click would
+    drop the first."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments.
@@ -202,7 +233,8 @@ class Commands(typer.Typer):
 
 
 class PointsCommand(OnceCommand):
-    """A command with a `--points` option that takes several words, as a shell expands `EGMS_*.zip`."""
+    """A command with a `--points` option that takes several words, as a shell expands
+    `EGMS_*.zip`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments after repeating `--points` before each of its values."""
@@ -229,7 +261,8 @@ def repeated(words: Sequence[str], option: str = "--points") -> list[str]:
 
 
 def print_table(table: Table, min_width: int = MIN_WIDTH) -> None:
-    """Print to standard output, at least `min_width` wide where it is no terminal, so that nothing is cut."""
+    """Print to standard output, at least `min_width` wide where it is no terminal, so that
+    nothing is cut."""
     target = console if console.is_terminal else Console(width=max(console.width, min_width))
     with target.capture() as capture:
         target.print(table)
@@ -237,7 +270,8 @@ def print_table(table: Table, min_width: int = MIN_WIDTH) -> None:
 
 
 def on_all_devices(options: Any) -> None:
-    """Start one process per device, if several are set; the rest of the command runs in each of them."""
+    """Start one process per device, if several are set; the rest of the command runs in
+    each of them."""
     if options.devices > 1 or options.nodes > 1:
         from plumbline.train.distributed.launch import one_process_a_device
 

@@ -30,7 +30,8 @@ AREAS = (".gpkg", ".geojson")
 
 @app.command(
     cls=PointsCommand,
-    epilog="Example: `plumbline restore --points A.zip B.zip --output FIELD.tif --bbox 13.16,38.70,13.18,38.71`",
+    epilog="Example: `plumbline restore --points A.zip B.zip --output FIELD.tif --bbox "
+    "13.16,38.70,13.18,38.71`",
 )
 def restore(
     points: PointsOption,
@@ -38,48 +39,73 @@ def restore(
     options: PointsOptions,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, max=10_000, help="Steps of restoring; without it, as the package was calibrated."),
+        typer.Option(
+            min=1, max=10_000, help="Steps of restoring; without it, as the package was calibrated."
+        ),
     ] = None,
     samples: Annotated[
-        int | None, typer.Option(min=2, max=256, help="Fields that are drawn; without it, as the package.")
+        int | None,
+        typer.Option(min=2, max=256, help="Fields that are drawn; without it, as the package."),
     ] = None,
     cell: Annotated[float, typer.Option(min=2.0, max=1000.0, help="Side of a cell, m.")] = 10.0,
     adapter: Annotated[
         list[str] | None,
-        typer.Option(help="NAME or NAME=WEIGHT of an adapter: noise, atmosphere, unwrapping, sparse. May be repeated."),
+        typer.Option(
+            help="NAME or NAME=WEIGHT of an adapter: noise, atmosphere, unwrapping, sparse. May "
+            "be repeated."
+        ),
     ] = None,
-    buildings: Annotated[Path | None, typer.Option(help="Footprints: read the field off at each.")] = None,
+    buildings: Annotated[
+        Path | None, typer.Option(help="Footprints: read the field off at each.")
+    ] = None,
     buildings_output: Annotated[
-        Path | None, typer.Option(help="Table of the footprints: .csv, .gpkg, .geojson or .parquet.")
+        Path | None,
+        typer.Option(help="Table of the footprints: .csv, .gpkg, .geojson or .parquet."),
     ] = None,
     areas: Annotated[
-        Path | None, typer.Option(help="Also write the areas that move against the rest: .gpkg or .geojson.")
+        Path | None,
+        typer.Option(help="Also write the areas that move against the rest: .gpkg or .geojson."),
     ] = None,
     bbox: Annotated[
         str | None,
-        typer.Option(metavar="WEST,SOUTH,EAST,NORTH", help="Restore only this part: degrees, WGS 84."),
+        typer.Option(
+            metavar="WEST,SOUTH,EAST,NORTH", help="Restore only this part: degrees, WGS 84."
+        ),
     ] = None,
     yearly: Annotated[
-        bool, typer.Option("--yearly", help="Also write the change within each calendar year: FIELD_2021.tif, ...")
+        bool,
+        typer.Option(
+            "--yearly", help="Also write the change within each calendar year: FIELD_2021.tif, ..."
+        ),
     ] = False,
-    picture: Annotated[Path | None, typer.Option(help="Also draw field, uncertainty and points: a PNG file.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="Also draw field, uncertainty and points: a PNG file.")
+    ] = None,
     model: PackageOption = "pretrained",
     seed: Annotated[int, typer.Option(min=0, help="Of the samples.", rich_help_panel=RARE)] = 0,
     workers: Annotated[
-        int, typer.Option(min=1, max=1024, help="Processes; for an extent of many windows.", rich_help_panel=RARE)
+        int,
+        typer.Option(
+            min=1, max=1024, help="Processes; for an extent of many windows.", rich_help_panel=RARE
+        ),
     ] = 1,
     verify_key: VerifyKeyOption = None,
     params: ProductsOption = None,
 ) -> None:
     """Restore the displacement between your own points, with how sure it is, as a GeoTIFF."""
     if (buildings is None) != (buildings_output is None):
-        raise InputError("--buildings and --buildings-output: give both, or neither.", key="option.half_of_pair")
+        raise InputError(
+            "--buildings and --buildings-output: give both, or neither.", key="option.half_of_pair"
+        )
     if buildings_output is not None and buildings_output.suffix.lower() not in TABLES:
         raise InputError(
-            f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.", key="output.other_format"
+            f"--buildings-output {buildings_output}: one of {', '.join(TABLES)} needed.",
+            key="output.other_format",
         )
     if areas is not None and areas.suffix.lower() not in AREAS:
-        raise InputError(f"--areas {areas}: one of {', '.join(AREAS)} needed.", key="output.other_format")
+        raise InputError(
+            f"--areas {areas}: one of {', '.join(AREAS)} needed.", key="output.other_format"
+        )
     from plumbline.fields.restore.field import parse_box
     from plumbline.fields.restore.plan import RestoreOptions
     from plumbline.fields.restore.restore import restore as run
@@ -88,7 +114,12 @@ def restore(
     from plumbline.sources.city.files import point_files
 
     restore_options = RestoreOptions(
-        steps, samples, cell, tuple(adapter or ()), seed, parse_box(bbox) if bbox is not None else None
+        steps,
+        samples,
+        cell,
+        tuple(adapter or ()),
+        seed,
+        parse_box(bbox) if bbox is not None else None,
     )
     run(
         point_files(points),
@@ -121,19 +152,22 @@ def list_adapters(model: PackageOption = "pretrained") -> None:
 
 
 @fields.command(
-    epilog="Example: `plumbline fields merge --adapter noise=0.7 --adapter sparse=0.3 --output merged.onnx`"
+    epilog="Example: `plumbline fields merge --adapter noise=0.7 --adapter sparse=0.3 --output "
+    "merged.onnx`"
 )
 def merge(
     adapter: Annotated[list[str], typer.Option(help="NAME or NAME=WEIGHT; may be repeated.")],
     output: Annotated[Path, typer.Option(help="ONNX file to write.")],
     model: PackageOption = "pretrained",
 ) -> None:
-    """Write one denoising step with adapters merged into its weights, for applications that run ONNX themselves."""
+    """Write one denoising step with adapters merged into its weights, for applications that
+    run ONNX themselves."""
     from plumbline.fields.release.package import merge_adapters
     from plumbline.release.resolve import resolve_fields
 
     if output.suffix != ".onnx":
         raise InputError(
-            f"--output {output}: an ONNX file is written; give a name that ends in .onnx.", key="output.other_format"
+            f"--output {output}: an ONNX file is written; give a name that ends in .onnx.",
+            key="output.other_format",
         )
     merge_adapters(resolve_fields(model), adapter, output)

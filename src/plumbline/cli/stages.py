@@ -25,7 +25,8 @@ def simulate(params: ParamsOption = PARAMS) -> None:
 
 @app.command(epilog="Example: `plumbline ingest` after putting a city's files into data/raw/CITY/")
 def ingest(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> None:
-    """Read the files of every city in data/simulate/cities and data/raw into points and buildings tables."""
+    """Read the files of every city in data/simulate/cities and data/raw into points and
+    buildings tables."""
     one_thread()
     family_in(params).run("ingest", params, DATA, workers=workers)
 
@@ -37,9 +38,12 @@ def prepare(params: ParamsOption = PARAMS, workers: WorkersOption = None) -> Non
     family_in(params).run("prepare", params, DATA, workers=workers)
 
 
-@app.command(epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch")
+@app.command(
+    epilog="Example: `plumbline train`; killed and started again, it resumes from its last epoch"
+)
 def train(params: ParamsOption = PARAMS) -> None:
-    """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and MLflow."""
+    """Train the two-stream network; curves go to TensorBoard (.plumbline/tensorboard) and
+    MLflow."""
     family_in(params).run("train", params, DATA)
 
 
@@ -50,27 +54,36 @@ def compress(params: ParamsOption = PARAMS) -> None:
 
 
 @app.command(
-    epilog="Example: `plumbline export`; `plumbline export --model athens_model --output athens_onnx` for one model"
+    epilog="Example: `plumbline export`; `plumbline export --model athens_model --output "
+    "athens_onnx` for one model"
 )
 def export(
     model: Annotated[
-        str | None, typer.Option(help="Only this: the folder of a trained or merged model, or `pretrained`.")
+        str | None,
+        typer.Option(help="Only this: the folder of a trained or merged model, or `pretrained`."),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="With --model: folder to write. One of ours is replaced.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="With --model: folder to write. One of ours is replaced.")
+    ] = None,
     params: ParamsOption = PARAMS,
 ) -> None:
     """Write the networks as ONNX files: float32, pruned, and pruned in fp16 and in int8.
 
-    With --model one network in float32 and in fp16; int8 needs the buildings that it was trained on.
+    With --model one network in float32 and in fp16; int8 needs the buildings that it was
+    trained on.
     """
     if (model is None) != (output is None):
-        raise InputError("export: give --model and --output, or neither.", key="option.half_of_pair")
+        raise InputError(
+            "export: give --model and --output, or neither.", key="option.half_of_pair"
+        )
     if model is not None and output is not None:
         need("torch", "export --model")
         from plumbline.export.stage import export_model
         from plumbline.serve.adapt import base_of
 
-        section = load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
+        section = (
+            load_section(params, "export", Export) if params != PARAMS or params.is_file() else None
+        )
         export_model(base_of(model), section or Export(), output)
         return
     family_in(params).run("export", params, DATA)
@@ -86,7 +99,8 @@ def validate(params: ParamsOption = PARAMS) -> None:
 def gate(params: ParamsOption = PARAMS) -> None:
     """Judge what `validate` measured by the rules of the section `gate`, without a model.
 
-    Ends with 0 whatever the verdict: the verdict is the result. `plumbline approve` is what refuses.
+    Ends with 0 whatever the verdict: the verdict is the result. `plumbline approve` is what
+    refuses.
     """
     family_in(params).run("gate", params, DATA)
 

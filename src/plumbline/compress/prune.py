@@ -37,7 +37,8 @@ BATCH = 128
 
 
 def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> Slopes:
-    """Return the losses' gradients, summed over `batches` batches of training buildings; the model keeps none.
+    """Return the losses' gradients, summed over `batches` batches of training buildings;
+    the model keeps none.
 
     Args:
         model: in evaluation mode.
@@ -64,10 +65,13 @@ def slopes(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, see
 
 
 def loss_of(model: Diagnosis, batch: Batch, losses: Train) -> Tensor:
-    """Return the training loss of a batch of buildings, without turning, perturbing or weighting them."""
+    """Return the training loss of a batch of buildings, without turning, perturbing or
+    weighting them."""
     parts = build_losses(losses)
     answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-    return parts.over_damaged(answer, batch) + parts.over_all(answer, batch, model.standard_severity(batch.severity_B))
+    return parts.over_damaged(answer, batch) + parts.over_all(
+        answer, batch, model.standard_severity(batch.severity_B)
+    )
 
 
 ROUNDING = 1e-9
@@ -75,12 +79,15 @@ ROUNDING = 1e-9
 
 
 class Split:
-    """Importance that leaves each stream a multiple of `multiple` of the channels shared by both streams.
+    """Importance that leaves each stream a multiple of `multiple` of the channels shared by
+    both streams.
 
     Each keeps as many as it would by `scores`, rounded, and those with the highest scores.
     """
 
-    def __init__(self, scores: Any, first: nn.Module, multiple: int, shares: Mapping[nn.Module, float]) -> None:
+    def __init__(
+        self, scores: Any, first: nn.Module, multiple: int, shares: Mapping[nn.Module, float]
+    ) -> None:
         """Keep the settings.
 
         Args:
@@ -131,12 +138,12 @@ def prune(
 
     Args:
         model: left as it is.
-        shares: one of `channel_groups` -> share of its channels to remove, 0 to below 1; as much of it as
-            `largest_shares` allows. The other groups keep all.
+        shares: one of `channel_groups` -> share of its channels to remove, 0 to below 1; as
+            much of it as `largest_shares` allows. The other groups keep all.
         slopes: gradients of this model, see `slopes`.
         importance: name in `params.plugins.IMPORTANCE`.
-        heads: largest number of heads that an attention layer keeps; whole heads go beside the channels of the others.
-            None: all.
+        heads: largest number of heads that an attention layer keeps; whole heads go beside
+            the channels of the others. None: all.
         multiple: each stream keeps a multiple of it of the channels that both streams share.
     """
     copy = _copy(model)
@@ -144,7 +151,10 @@ def prune(
         parameter.grad = slopes[name].clone()
     layers = dict(copy.network.named_modules())
     largest = largest_shares(model)
-    by_layer = {layers[name]: max(0.0, min(share, largest[name]) - ROUNDING) for name, share in shares.items()}
+    by_layer = {
+        layers[name]: max(0.0, min(share, largest[name]) - ROUNDING)
+        for name, share in shares.items()
+    }
     scores = Split(IMPORTANCE[importance](), copy.network.encoder.distance.stem, multiple, by_layer)
     _step(_pruner(copy.network, scores, by_layer, heads), copy.network)
     if heads and any(layer.attention.heads > heads for layer in copy.network.neck.layers):
@@ -155,12 +165,14 @@ def prune(
 
 
 def channel_groups(model: Diagnosis) -> list[str]:
-    """List the groups of channels that can only be removed together, each by the first layer that makes them."""
+    """List the groups of channels that can only be removed together, each by the first
+    layer that makes them."""
     return list(largest_shares(model))
 
 
 def largest_shares(model: Diagnosis) -> dict[str, float]:
-    """Return group of channels -> largest share that can go: one stays of each stream, and of each head.
+    """Return group of channels -> largest share that can go: one stays of each stream, and
+    of each head.
 
     For a larger share the pruner would keep the whole group: the smallest ratio would make the
     largest network.
@@ -170,7 +182,9 @@ def largest_shares(model: Diagnosis) -> dict[str, float]:
     names = {layer: name for name, layer in network.named_modules()}
     stems = (network.encoder.distance.stem, network.encoder.slope.stem)
     shares = {}
-    groups = pruner.DG.get_all_groups(ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types)
+    groups = pruner.DG.get_all_groups(
+        ignored_layers=pruner.ignored_layers, root_module_types=pruner.root_module_types
+    )
     for group in groups:
         first = group[0].dep.target.module
         if first not in names:
@@ -225,9 +239,12 @@ def _pruner(
 
 
 def _copy(
-    model: Diagnosis, widths: Mapping[str, Any] | None = None, state: Mapping[str, Tensor] | None = None
+    model: Diagnosis,
+    widths: Mapping[str, Any] | None = None,
+    state: Mapping[str, Tensor] | None = None,
 ) -> Diagnosis:
-    """Return the same model, rebuilt from the widths of its layers (a check that they describe it), or other ones."""
+    """Return the same model, rebuilt from the widths of its layers (a check that they
+    describe it), or other ones."""
     copy = Diagnosis(spec_of(model.network).model_copy(update=widths))
     copy.load_state_dict(model.state_dict() if state is None else state)
     copy.preparation = model.preparation
@@ -257,7 +274,11 @@ def kind_of(group: str) -> str:
     if "blocks" in words:
         # The second convolution's channels are added to the scatterer's; those before it are the
         # block's alone.
-        return "shared" if words[-1] == "second" or words[-2:] == ["second", "pointwise"] else "convolution"
+        return (
+            "shared"
+            if words[-1] == "second" or words[-2:] == ["second", "pointwise"]
+            else "convolution"
+        )
     return "attention" if words[-2] == "attention" else "shared"
 
 
@@ -293,11 +314,13 @@ def _width(layer: Any, model: Diagnosis) -> int:
 STREAMS = ("distance", "slope")
 
 
-def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, *, batches: int, seed: int) -> Diagnosis:
+def shallower(
+    model: Diagnosis, most: int, data: SequenceSet, losses: Train, *, batches: int, seed: int
+) -> Diagnosis:
     """Return `model` with at most `most` blocks in each stream; `model` itself if it has no more.
 
-    Blocks are removed one after another: from a stream with too many, the one whose removal leaves the lowest measured
-    loss.
+    Blocks are removed one after another: from a stream with too many, the one whose removal
+    leaves the lowest measured loss.
 
     Args:
         model: in evaluation mode; left as it is.
@@ -310,22 +333,32 @@ def shallower(model: Diagnosis, most: int, data: SequenceSet, losses: Train, *, 
     for stream in STREAMS:
         while (count := len(_hidden(model, stream))) > most:
             shorter = {number: without_block(model, stream, number) for number in range(count)}
-            loss = {number: mean_loss(copy, data, losses, batches, seed) for number, copy in shorter.items()}
+            loss = {
+                number: mean_loss(copy, data, losses, batches, seed)
+                for number, copy in shorter.items()
+            }
             number = min(loss, key=loss.__getitem__)
             log.info(
-                "block %d of %d of the stream %s goes: the loss is then %.3f", number + 1, count, stream, loss[number]
+                "block %d of %d of the stream %s goes: the loss is then %.3f",
+                number + 1,
+                count,
+                stream,
+                loss[number],
             )
             model = shorter[number]
     return model
 
 
 def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
-    """Return a copy of `model` without block number `gone` (from 0) of a stream; later blocks move up."""
+    """Return a copy of `model` without block number `gone` (from 0) of a stream; later
+    blocks move up."""
     hidden = _hidden(model, stream)
     remaining = [number for number in range(len(hidden)) if number != gone]
     widths = {f"{stream}_hidden": [hidden[number] for number in remaining]}
     blocks = f"network.encoder.{stream}.blocks."
-    state = {name: value for name, value in model.state_dict().items() if not name.startswith(blocks)}
+    state = {
+        name: value for name, value in model.state_dict().items() if not name.startswith(blocks)
+    }
     for place, number in enumerate(remaining):
         prefix = f"{blocks}{number}."
         state |= {
@@ -339,7 +372,10 @@ def without_block(model: Diagnosis, stream: str, gone: int) -> Diagnosis:
 @torch.inference_mode()
 def mean_loss(model: Diagnosis, data: SequenceSet, losses: Train, batches: int, seed: int) -> float:
     """Return `loss_of`, averaged over `batches` batches of buildings."""
-    values = [float(loss_of(model, batch, losses)) for batch in itertools.islice(loader(data, BATCH, seed), batches)]
+    values = [
+        float(loss_of(model, batch, losses))
+        for batch in itertools.islice(loader(data, BATCH, seed), batches)
+    ]
     return sum(values) / len(values)
 
 

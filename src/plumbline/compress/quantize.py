@@ -1,4 +1,5 @@
-"""Quantise weights and activations to int8 by ONNX Runtime's quantiser, in the layers with nearly all weights."""
+"""Quantise weights and activations to int8 by ONNX Runtime's quantiser, in the layers with
+nearly all weights."""
 
 from __future__ import annotations
 
@@ -20,13 +21,23 @@ from plumbline.core.errors import InputError
 from plumbline.prepare.features.shards import SequenceSet
 
 OPERATORS = ["MatMul", "Gemm", "Conv"]
-"""Operators with the weights. To quantise all operators costs half of the accuracy (docs/decisions)."""
-KEPT_FLOAT = ("whitening", "quadrant_head", "severity_head", "accepted_head", "level_head", "mechanism_head")
-"""Layers with activations in float, by parts of their weights' names: their outputs are the answer."""
+"""Operators with the weights. To quantise all operators costs half of the accuracy
+(docs/decisions)."""
+KEPT_FLOAT = (
+    "whitening",
+    "quadrant_head",
+    "severity_head",
+    "accepted_head",
+    "level_head",
+    "mechanism_head",
+)
+"""Layers with activations in float, by parts of their weights' names: their outputs are the
+answer."""
 WHITENING = "novelty_whitening"
 """Weight that gets 16 bits: an error of 1 % there would change who is judged."""
 SMALLEST_MATRIX = 64
-"""Smallest matrix, in weights, that takes fewer bytes in int8, with a scale a channel and an operator more."""
+"""Smallest matrix, in weights, that takes fewer bytes in int8, with a scale a channel and
+an operator more."""
 
 
 class Calibration(CalibrationDataReader):  # type: ignore[misc]
@@ -40,12 +51,15 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]
                 they seem.
         """
         index = np.random.default_rng(seed).permutation(len(data))[: batches * batch_size]
-        drawn: list[NDArray[np.intp]] = [np.sort(part) for part in np.array_split(index, min(batches, len(index)))]
+        drawn: list[NDArray[np.intp]] = [
+            np.sort(part) for part in np.array_split(index, min(batches, len(index)))
+        ]
         self._data = data
         self._batches = iter(drawn)
         if len({float(data.pad(part)["slope"].astype(float).sum()) for part in drawn}) < len(drawn):
             raise InputError(
-                "int8 calibration: two batches of the training split hold the same values. Is a city there twice? "
+                "int8 calibration: two batches of the training split hold the same values. Is a "
+                "city there twice? "
                 "Leave one out, or make export.calibration_batches smaller.",
                 key="calibration.repeated_batch",
             )
@@ -61,7 +75,11 @@ class Quantiser:
 
     def __init__(self, source: Path, scratch: Path, calibration: Calibration) -> None:
         """Prepare `source` in the folder `scratch`; see `Calibration`."""
-        self._ready, self._ranges, self._made = scratch / "ready.onnx", scratch / "ranges.json", scratch / "int8.onnx"
+        self._ready, self._ranges, self._made = (
+            scratch / "ready.onnx",
+            scratch / "ranges.json",
+            scratch / "int8.onnx",
+        )
         self._calibration = calibration
         plain = scratch / "plain.onnx"
         model = onnx.load(source)
@@ -72,16 +90,18 @@ class Quantiser:
         self._model = onnx.load(self._ready)
 
     def layers(self) -> list[str]:
-        """List the layers that can have int8 activations, in the graph's order, attention included."""
+        """List the layers that can have int8 activations, in the graph's order, attention
+        included."""
         fixed = set(_without_weights(self._model))
         names = layer_names(self._model)
         return [names[node.name] for node in _candidates(self._model) if node.name not in fixed]
 
     def quantise(self, in_float: Collection[str] = ()) -> onnx.ModelProto:
-        """Quantise weights and activations to int8, symmetric, weights per channel, in the quantise-dequantise form.
+        """Quantise weights and activations to int8, symmetric, weights per channel, in the
+        quantise-dequantise form.
 
-        Weights keep 7 of 8 bits where activations are in int8: without VNNI instructions the sums of 8-bit products
-        saturate.
+        Weights keep 7 of 8 bits where activations are in int8: without VNNI instructions
+        the sums of 8-bit products saturate.
 
         Args:
             in_float: layers whose activations stay in float.
@@ -100,8 +120,13 @@ class Quantiser:
                 reduce_range=True,
                 activation_type=QuantType.QInt8,
                 weight_type=QuantType.QInt8,
-                # A bias in 32 bits with its scale is 4 times the bytes; ONNX Runtime rounds it when a session begins.
-                extra_options={"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False},
+                # A bias in 32 bits with its scale is 4 times the bytes; ONNX Runtime rounds
+                # it when a session begins.
+                extra_options={
+                    "ActivationSymmetric": True,
+                    "WeightSymmetric": True,
+                    "QuantizeBias": False,
+                },
                 calibration_cache_path=self._ranges,
             )
         model = onnx.load(self._made)
@@ -113,13 +138,15 @@ class Quantiser:
 
 @contextmanager
 def quantiser(source: Path, calibration: Calibration) -> Iterator[Quantiser]:
-    """Yield a `Quantiser` of the float32 ONNX file `source`; its temporary files are removed after use."""
+    """Yield a `Quantiser` of the float32 ONNX file `source`; its temporary files are
+    removed after use."""
     with tempfile.TemporaryDirectory() as scratch:
         yield Quantiser(source, Path(scratch), calibration)
 
 
 def layer_names(model: onnx.ModelProto) -> dict[str, str]:
-    """Return node -> name of its layer in the network, for all products: by its weights, or the bias added to it.
+    """Return node -> name of its layer in the network, for all products: by its weights, or
+    the bias added to it.
 
     The exporter names transposed weights anew, and keeps the names of biases.
     """
@@ -131,7 +158,9 @@ def layer_names(model: onnx.ModelProto) -> dict[str, str]:
     for node in _candidates(model):
         later = [name for reader in readers.get(node.output[0], []) for name in reader.input]
         parameters = [name for name in (*node.input, *later) if name.endswith((".weight", ".bias"))]
-        layer_of_node[node.name] = parameters[0].rsplit(".", 1)[0].removeprefix("network.") if parameters else node.name
+        layer_of_node[node.name] = (
+            parameters[0].rsplit(".", 1)[0].removeprefix("network.") if parameters else node.name
+        )
     return layer_of_node
 
 
@@ -140,7 +169,8 @@ def _candidates(model: onnx.ModelProto) -> list[Any]:
 
 
 def _without_weights(model: onnx.ModelProto) -> list[str]:
-    """List products of two activations (attention scores), and all that reads the inputs of `KEPT_FLOAT` layers.
+    """List products of two activations (attention scores), and all that reads the inputs of
+    `KEPT_FLOAT` layers.
 
     A rounded input is clipped for every reader: a value far outside of the calibration data would
     seem to be at its edge. A building unlike all others would be judged; a step before the
@@ -148,15 +178,24 @@ def _without_weights(model: onnx.ModelProto) -> list[str]:
     """
     fixed = {tensor.name for tensor in model.graph.initializer}
     products = _candidates(model)
-    read = {node.input[0] for node in products if any(part in name for name in node.input for part in KEPT_FLOAT)}
-    return [node.name for node in products if not fixed.intersection(node.input[1:2]) or node.input[0] in read]
+    read = {
+        node.input[0]
+        for node in products
+        if any(part in name for name in node.input for part in KEPT_FLOAT)
+    }
+    return [
+        node.name
+        for node in products
+        if not fixed.intersection(node.input[1:2]) or node.input[0] in read
+    ]
 
 
 def store_weights(model: onnx.ModelProto) -> None:
-    """Store the matrices that the quantiser left in float with fewer bits, in place; they are widened at the start.
+    """Store the matrices that the quantiser left in float with fewer bits, in place; they
+    are widened at the start.
 
-    The whitening gets 16 bits. The others get int8 with a scale for each output channel, in all 8 bits: nothing is
-    multiplied in int8, so nothing saturates.
+    The whitening gets 16 bits. The others get int8 with a scale for each output channel, in
+    all 8 bits: nothing is multiplied in int8, so nothing saturates.
     """
     axes = _output_axes(model)
     tensors, widened = [], []
@@ -167,12 +206,19 @@ def store_weights(model: onnx.ModelProto) -> None:
         elif tensor.name == WHITENING:
             narrow = f"{tensor.name}_half"
             tensors.append(numpy_helper.from_array(value.astype(np.float16), narrow))
-            widened.append(helper.make_node("Cast", [narrow], [tensor.name], to=onnx.TensorProto.FLOAT))
+            widened.append(
+                helper.make_node("Cast", [narrow], [tensor.name], to=onnx.TensorProto.FLOAT)
+            )
         else:
             parts = [f"{tensor.name}_quantized", f"{tensor.name}_scale"]
             code, scale = round_weights(value, axes[tensor.name])
-            tensors += [numpy_helper.from_array(code, parts[0]), numpy_helper.from_array(scale, parts[1])]
-            widened.append(helper.make_node("DequantizeLinear", parts, [tensor.name], axis=axes[tensor.name]))
+            tensors += [
+                numpy_helper.from_array(code, parts[0]),
+                numpy_helper.from_array(scale, parts[1]),
+            ]
+            widened.append(
+                helper.make_node("DequantizeLinear", parts, [tensor.name], axis=axes[tensor.name])
+            )
     _replace(model.graph.initializer, tensors)
     _replace(model.graph.node, [*widened, *model.graph.node])
 
@@ -181,22 +227,29 @@ def _output_axes(model: onnx.ModelProto) -> dict[str, int]:
     """Return second input of a product -> its axis of output channels."""
     axes = {}
     for node in _candidates(model):
-        is_first = node.op_type == "Conv" or any(option.name == "transB" and option.i for option in node.attribute)
+        is_first = node.op_type == "Conv" or any(
+            option.name == "transB" and option.i for option in node.attribute
+        )
         axes[node.input[1]] = 0 if is_first else 1
     return axes
 
 
-def round_weights(value: NDArray[np.float32], axis: int) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def round_weights(
+    value: NDArray[np.float32], axis: int
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return int8 weights and the value of one code step along `axis`; symmetric about 0."""
     largest = np.abs(value).max(axis=tuple(place for place in range(value.ndim) if place != axis))
     # A share of the smallest numbers there are is 0, and nothing could be divided by it.
-    scale = np.where(largest > 0, np.maximum(largest / 127, np.finfo(np.float32).tiny), 1).astype(np.float32)
+    scale = np.where(largest > 0, np.maximum(largest / 127, np.finfo(np.float32).tiny), 1).astype(
+        np.float32
+    )
     shape = [-1 if place == axis else 1 for place in range(value.ndim)]
     return np.rint(value / scale.reshape(shape)).astype(np.int8), scale
 
 
 def number_names(model: onnx.ModelProto) -> None:
-    """Replace all names but those of inputs, outputs and the network's weights by numbers, in place.
+    """Replace all names but those of inputs, outputs and the network's weights by numbers,
+    in place.
 
     The names take more bytes than a small network's weights.
     """

@@ -23,7 +23,8 @@ Row = dict[str, Any]
 
 
 def scan(model: Diagnosis, slopes: Slopes, importance: str, buildings: SequenceSet) -> list[Row]:
-    """Return rows of `group, ratio, parameters, quadrant_accuracy, severity_mae`; the first of a group has ratio 0.
+    """Return rows of `group, ratio, parameters, quadrant_accuracy, severity_mae`; the first
+    of a group has ratio 0.
 
     The pruned networks are not fine-tuned.
 
@@ -49,7 +50,14 @@ def _measure(model: Diagnosis, buildings: SequenceSet) -> Row:
     with torch.inference_mode():
         for batch in loader(buildings, BATCH):
             answer = model(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
-            parts.append((answer.quadrant_probability, answer.severity_permille, batch.accepted_B4, batch.severity_B))
+            parts.append(
+                (
+                    answer.quadrant_probability,
+                    answer.severity_permille,
+                    batch.accepted_B4,
+                    batch.severity_B,
+                )
+            )
     score = checkpoint_score(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
     return {
         "parameters": count_parameters(model.network)["total"],
@@ -62,7 +70,8 @@ def draw(rows: list[Row]) -> str:
     """Draw the scan as an SVG document: severity error by ratio, one line per group."""
     groups = dict.fromkeys(row["group"] for row in rows)
     lines = [
-        Line(group, [(row["ratio"], row["severity_mae"]) for row in rows if row["group"] == group]) for group in groups
+        Line(group, [(row["ratio"], row["severity_mae"]) for row in rows if row["group"] == group])
+        for group in groups
     ]
     errors = [row["severity_mae"] for row in rows]
     # The legend is in the lower left corner: this leaves room for it under the lines.

@@ -33,14 +33,15 @@ def compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     Args:
         prepared: folder of the stage `prepare`.
         trained: folder of the stage `train`.
-        params: sections `compress`, and of `train` the losses, the seed and the threads; of `prepare`, `SEQUENCES` are
-            told to who uses the model.
+        params: sections `compress`, and of `train` the losses, the seed and the threads; of
+            `prepare`, `SEQUENCES` are told to who uses the model.
         out: folder to write.
 
     Raises:
-        InputError: an input folder is missing or damaged, `compress.freeze` leaves nothing to train or names what is
-            not there, buildings are longer than the network takes, the curriculum has nothing to begin with, the params
-            ask for devices that are not there, or another run is at it.
+        InputError: an input folder is missing or damaged, `compress.freeze` leaves nothing
+            to train or names what is not there, buildings are longer than the network
+            takes, the curriculum has nothing to begin with, the params ask for devices that
+            are not there, or another run is at it.
     """
     with first_alone("compress"):
         _compress(prepared, trained, params, out)
@@ -65,16 +66,31 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     gradients = slopes(start, splits.train, params.train, **options)
     shares = channel_shares(start, section)
     model = prune(
-        start, shares, gradients, importance=section.importance, heads=section.heads, multiple=section.multiple
+        start,
+        shares,
+        gradients,
+        importance=section.importance,
+        heads=section.heads,
+        multiple=section.multiple,
     )
     n_before, n_after = (count_parameters(m.network)["total"] for m in (teacher, model))
-    log.info("pruned: %d of %d parameters left (%.0f %%)", n_after, n_before, 100 * n_after / n_before)
+    log.info(
+        "pruned: %d of %d parameters left (%.0f %%)", n_after, n_before, 100 * n_after / n_before
+    )
     freeze(model, section.freeze, "compress")
     if params.train.freeze and not section.freeze:
-        log.info("train.freeze does not act here: all that pruning left is trained, but for compress.freeze")
+        log.info(
+            "train.freeze does not act here: all that pruning left is trained, but for "
+            "compress.freeze"
+        )
     fitted = fit(
         Optimisation(
-            model, section, params.train, teacher=teacher, distil_weight=section.distil_weight, section="compress"
+            model,
+            section,
+            params.train,
+            teacher=teacher,
+            distil_weight=section.distil_weight,
+            section="compress",
         ),
         splits.train,
         splits.tune,
@@ -85,8 +101,14 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         settings=settings,
     )
     calibrate(fitted.module.model, splits.calibrate)
-    sample = np.random.default_rng(params.train.seed).permutation(len(splits.tune))[: section.sensitivity]
-    rows = scan(start, gradients, section.importance, splits.tune.take(np.sort(sample))) if section.sensitivity else []
+    sample = np.random.default_rng(params.train.seed).permutation(len(splits.tune))[
+        : section.sensitivity
+    ]
+    rows = (
+        scan(start, gradients, section.importance, splits.tune.take(np.sort(sample)))
+        if section.sensitivity
+        else []
+    )
 
     def write_scan(folder: Path) -> None:
         if rows:

@@ -1,1 +1,2 @@
-"""Provide what every stage uses: errors, files, jobs, the console, the building compass and strain."""
+"""Provide what every stage uses: errors, files, jobs, the console, the building compass and
+strain."""

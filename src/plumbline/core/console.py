@@ -27,12 +27,13 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@/\s]+@")
 
 
 def setup_logging(verbose: bool = False, process: int = 0) -> None:
-    """Send the package's log to standard error: rich on a terminal, `LEVEL message` lines elsewhere.
+    """Send the package's log to standard error: rich on a terminal, `LEVEL message` lines
+    elsewhere.
 
     Args:
         verbose: say more.
-        process: of several that do one thing, the first, 0, speaks for all; of others only errors are said,
-            with their number.
+        process: of several that do one thing, the first, 0, speaks for all; of others only
+            errors are said, with their number.
     """
     who = f"process {process}: " if process else ""
     if console.is_terminal:
@@ -47,7 +48,8 @@ def setup_logging(verbose: bool = False, process: int = 0) -> None:
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a message as one line of JSON: time (UTC), level, message, key, request, and its `fields`."""
+    """Writes a message as one line of JSON: time (UTC), level, message, key, request, and
+    its `fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -81,8 +83,10 @@ def warn(message: str, *values: object, key: str) -> None:
     """Log a warning for the user.
 
     Args:
-        message: file, row, column or parameter, what was found, and what to do; `values` fill in its `%s`.
-        key: `subject.problem`, as `points.no_overlap`: names the check, whatever the wording of its message.
+        message: file, row, column or parameter, what was found, and what to do; `values`
+            fill in its `%s`.
+        key: `subject.problem`, as `points.no_overlap`: names the check, whatever the
+            wording of its message.
     """
     log.warning(message, *values, extra={"key": key})
 
@@ -101,10 +105,16 @@ def track(items: Iterable[Item], total: int, name: str, finished: bool = False) 
 
     Args:
         items: pieces of work. total: their number. name: name of the work.
-        finished: an item comes once its work is done, as from other processes; else before its work begins.
+        finished: an item comes once its work is done, as from other processes; else before
+            its work begins.
     """
     if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         with Progress(*columns, console=console, transient=True) as progress:
             yield from progress.track(items, total=total, description=name)
         return

@@ -12,9 +12,11 @@ from typing import Any
 TAKES_NO_MORE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 """Error numbers of a disk that is full, or that may not be written to."""
 _TOLD = re.compile(
-    r"No space left on device|Disk quota exceeded|database or disk is full|\d+ requested and \d+ written"
+    r"No space left on device|Disk quota exceeded|database or disk is full|\d+ requested and \d+ "
+    r"written"
 )
-"""Words for the same of libraries that give no number: SQLite, NumPy, and those that only pass on a text."""
+"""Words for the same of libraries that give no number: SQLite, NumPy, and those that only
+pass on a text."""
 
 
 class PlumblineError(Exception):
@@ -22,7 +24,8 @@ class PlumblineError(Exception):
 
     Args:
         message: file, row, column or parameter, what was found, and what to do.
-        key: `subject.problem`, as `csv.not_a_number`: names the check, whatever the wording of its message.
+        key: `subject.problem`, as `csv.not_a_number`: names the check, whatever the wording
+            of its message.
     """
 
     exit_code = 1
@@ -42,7 +45,8 @@ class InputError(PlumblineError):
 
 
 class ParameterError(InputError):
-    """A parameter is wrong, but its file alone does not show it; the message begins with the key."""
+    """A parameter is wrong, but its file alone does not show it; the message begins with the
+    key."""
 
 
 class OtherVersion(InputError):
@@ -54,7 +58,8 @@ class NotWritable(InputError):
 
 
 class SignatureRefused(PlumblineError):
-    """A model package lacks a signature by the required key, or was altered after it was signed. It is not used."""
+    """A model package lacks a signature by the required key, or was altered after it was
+    signed. It is not used."""
 
     exit_code = 3
 
@@ -71,7 +76,8 @@ _interrupts: list[int] = []
 
 
 def note_interrupts() -> None:
-    """Note each Ctrl-C from now on: libraries in C may turn its KeyboardInterrupt into another error."""
+    """Note each Ctrl-C from now on: libraries in C may turn its KeyboardInterrupt into
+    another error."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _note)
 
@@ -83,7 +89,11 @@ def _note(number: int, frame: Any) -> None:
 
 def is_interrupt(error: BaseException) -> bool:
     """Return whether a command ended by Ctrl-C; Typer makes it an exit without a word."""
-    return bool(_interrupts) or isinstance(error, KeyboardInterrupt) or getattr(error, "code", None) == INTERRUPTED
+    return (
+        bool(_interrupts)
+        or isinstance(error, KeyboardInterrupt)
+        or getattr(error, "code", None) == INTERRUPTED
+    )
 
 
 def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
@@ -92,16 +102,23 @@ def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
     The system names a file only until it is open: then the first of the two is None.
     """
     refusals = [
-        (e.filename2 or e.filename, os.strerror(e.errno))  # of a file that was moved or copied: where to
+        (
+            e.filename2 or e.filename,
+            os.strerror(e.errno),
+        )  # of a file that was moved or copied: where to
         for e in _behind(error)
         if isinstance(e, OSError) and e.errno in TAKES_NO_MORE
     ]
     unnamed = [(None, match[0]) for e in _behind(error) if (match := _TOLD.search(str(e)))]
-    return next((refusal for refusal in refusals if refusal[0] is not None), next(iter(refusals + unnamed), None))
+    return next(
+        (refusal for refusal in refusals if refusal[0] is not None),
+        next(iter(refusals + unnamed), None),
+    )
 
 
 def _behind(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield the error, then the errors that caused it or that were being handled when it was raised."""
+    """Yield the error, then the errors that caused it or that were being handled when it
+    was raised."""
     ids: set[int] = set()
     while error is not None and id(error) not in ids:
         yield error

@@ -1,4 +1,5 @@
-"""List the extras of an installation with their libraries, and word the message when one is missing."""
+"""List the extras of an installation with their libraries, and word the message when one is
+missing."""
 
 from __future__ import annotations
 
@@ -38,14 +39,19 @@ class ExtraMissing(InputError):
     """A library that is not installed is needed; the message names the extra that brings it."""
 
     def __init__(self, asked: str, library: str, extra: str, instead: str = "") -> None:
-        told = f"{asked}: {library} is not installed. It comes with the extra `{extra}`: {install(extra)}."
+        told = (
+            f"{asked}: {library} is not installed. It comes with the extra `{extra}`: "
+            f"{install(extra)}."
+        )
         super().__init__(f"{told} {instead}".rstrip(), key="extra.missing")
 
 
 def install(extra: str, option: str = "") -> str:
-    """Return the command that adds an extra. It names no index, because Plumbline need not be on one.
+    """Return the command that adds an extra. It names no index, because Plumbline need not
+    be on one.
 
-    In a checkout that is `make install`, which keeps the checkout's own source code the one that runs.
+    In a checkout that is `make install`, which keeps the checkout's own source code the one
+    that runs.
 
     Args:
         extra: its name.
@@ -82,7 +88,8 @@ def need(extra: str, feature: str, instead: str = "") -> None:
 
 
 def missing_extra(error: ImportError, feature: str) -> ExtraMissing | None:
-    """Return the error for a library imported without `need`; None if it is installed or belongs to no extra."""
+    """Return the error for a library imported without `need`; None if it is installed or
+    belongs to no extra."""
     library = (error.name or "").partition(".")[0]
     if is_installed(library):
         return None

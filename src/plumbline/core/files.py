@@ -1,4 +1,5 @@
-"""Write files atomically, so that a partial file is never visible, and hash them to detect changes."""
+"""Write files atomically, so that a partial file is never visible, and hash them to detect
+changes."""
 
 from __future__ import annotations
 
@@ -25,17 +26,20 @@ from plumbline.core.geopackage import check_closed, fault_of_locks
 ATTEMPTS = 100
 """Largest number of attempts to put a folder into its place while other processes do the same."""
 KEPT_SECONDS = 7 * 86_400.0
-"""Age at which abandoned files are removed: portions of an interrupted run, and what a process elsewhere began."""
+"""Age at which abandoned files are removed: portions of an interrupted run, and what a
+process elsewhere began."""
 TEMPORARY = re.compile(r"^\.(.+)\.(?:([0-9a-f]{8})-)?(\d+)\.(?:part|old)(\.[^.]+)?$")
-"""Name of what is not whole yet, or no longer in its place: of what; where its process is, and its number; suffix."""
+"""Name of what is not whole yet, or no longer in its place: of what; where its process is,
+and its number; suffix."""
 
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`; rename it to `path` if the block succeeds.
 
-    The temporary name keeps the suffix, because writers choose their format by it. A block that raises
-    leaves `path` as it was and no temporary file behind. Of a link, the file that it leads to is replaced.
+    The temporary name keeps the suffix, because writers choose their format by it. A block
+    that raises leaves `path` as it was and no temporary file behind. Of a link, the file
+    that it leads to is replaced.
 
     Raises:
         InputError: as of `check_closed`.
@@ -56,14 +60,17 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def check_place(path: Path) -> None:
-    """Refuse a path that a folder cannot replace; called before long work, so that the work is not lost.
+    """Refuse a path that a folder cannot replace; called before long work, so that the work
+    is not lost.
 
     Raises:
         InputError: `path` is a file, or the working directory or a folder around it.
     """
     with suppress(OSError):  # asked once: another process may just put its own there
         if not stat.S_ISDIR(path.stat().st_mode):
-            raise InputError(f"{path}: is a file. Give the name of a folder.", key="output.is_a_file")
+            raise InputError(
+                f"{path}: is a file. Give the name of a folder.", key="output.is_a_file"
+            )
     if path.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise InputError(
             f"{path}: is the working directory, or contains it. Give the name of another folder.",
@@ -73,7 +80,8 @@ def check_place(path: Path) -> None:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder beside `path`; it takes the place of `path` if the block succeeds.
+    """Yield an empty temporary folder beside `path`; it takes the place of `path` if the
+    block succeeds.
 
     Raises:
         InputError: as of `check_place`.
@@ -114,7 +122,8 @@ def told_unwritten(path: Path, disk_alone: bool = False) -> Iterator[None]:
         if refusal is None and isinstance(error, OSError) and not disk_alone:
             why = why_unwritten(error, path)
             refusal = NotWritable(
-                f"{path}: could not be written ({why}). Make room, or give another output.", key="output.write_failed"
+                f"{path}: could not be written ({why}). Make room, or give another output.",
+                key="output.write_failed",
             )
         if refusal is None:
             raise
@@ -134,32 +143,39 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
     file, reason = refusal
     place = file or path
     subject = (
-        f"{given_name(Path(os.fsdecode(place)))}: could not be written" if place else "a disk cannot be written to"
+        f"{given_name(Path(os.fsdecode(place)))}: could not be written"
+        if place
+        else "a disk cannot be written to"
     )
     return NotWritable(
-        f"{subject} ({reason}). Make room on that disk, or make it writable, and run the command again.",
+        f"{subject} ({reason}). Make room on that disk, or make it writable, and run the command "
+        "again.",
         key="disk.full",
     )
 
 
 def forbidden(error: Exception) -> InputError | None:
-    """Return the error to show the user if permissions close a file or folder to this process, else None."""
+    """Return the error to show the user if permissions close a file or folder to this
+    process, else None."""
     if not isinstance(error, PermissionError) or error.filename is None:
         return None
     place = given_name(Path(os.fsdecode(error.filename)))
     return InputError(
-        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Give this user access to it, or name another.",
+        f"{place}: {os.strerror(error.errno or errno.EACCES)}. Give this user access to it, or "
+        "name another.",
         key="file.permission_denied",
     )
 
 
 def given_name(path: Path) -> Path:
-    """Return `path` with the temporary names of `atomic_file` and `atomic_folder` replaced by the given names."""
+    """Return `path` with the temporary names of `atomic_file` and `atomic_folder` replaced
+    by the given names."""
     return Path(*(TEMPORARY.sub(r"\1\4", part) for part in path.parts))
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before any work is done: create a file beside it and remove that file.
+    """Refuse a file that cannot be written, before any work is done: create a file beside
+    it and remove that file.
 
     Rights alone do not tell: root has them all, and a file system may take no files.
 
@@ -176,7 +192,8 @@ def check_writable(path: Path) -> None:
 
 
 def why_unwritten(error: BaseException, *paths: Path) -> str:
-    """Return why a writer failed at `paths`, which were writable when it began; omit the names of temporary files."""
+    """Return why a writer failed at `paths`, which were writable when it began; omit the
+    names of temporary files."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     if (fault := fault_of_locks(error)) is not None:
@@ -200,13 +217,15 @@ def _refused(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise NotWritable(
-            f"{path}: nothing can be written into {path.parent} ({error.strerror}). Give another place.",
+            f"{path}: nothing can be written into {path.parent} ({error.strerror}). Give another "
+            "place.",
             key="output.not_writable",
         ) from error
 
 
 def _put(temporary: Path, path: Path) -> None:
-    """Replace one folder by another, also if other processes do the same at that moment: the last one stays."""
+    """Replace one folder by another, also if other processes do the same at that moment:
+    the last one stays."""
     old = path.with_name(f".{path.name}.{_process()}.old")
     for attempts_left in reversed(range(ATTEMPTS)):
         _remove(old)  # of a killed process of this number, or of the attempt before
@@ -232,7 +251,8 @@ def _remove(path: Path) -> None:
 
 
 def _led_to(path: Path) -> Path:
-    """Return the file that a link leads to, whether it exists or not; a path that is no link unchanged."""
+    """Return the file that a link leads to, whether it exists or not; a path that is no
+    link unchanged."""
     return path.resolve() if path.is_symlink() else path
 
 
@@ -255,7 +275,8 @@ def here() -> str:
 
 
 def is_dead(temporary: Path) -> bool:
-    """Return whether the maker of a temporary file or folder has ended; if it is elsewhere, whether the file is old."""
+    """Return whether the maker of a temporary file or folder has ended; if it is elsewhere,
+    whether the file is old."""
     name = TEMPORARY.match(temporary.name)
     if name is None or not Path("/proc/self").exists():
         return False
@@ -272,7 +293,8 @@ def _try(temporary: Path) -> None:
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Remove what killed processes have left beside `path`: a temporary folder, or the old one moved aside."""
+    """Remove what killed processes have left beside `path`: a temporary folder, or the old
+    one moved aside."""
     for leftover in path.parent.glob(f".{glob.escape(path.name)}.*.*"):
         name = TEMPORARY.match(leftover.name)
         unfinished = leftover.suffix == ".part" or (leftover.suffix == ".old" and path.exists())
@@ -283,7 +305,9 @@ def _remove_leftovers(path: Path) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write `content` as indented JSON, atomically. NaN is refused: JSON has none."""
     with atomic_file(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        temporary.write_text(
+            json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8"
+        )
 
 
 def read_json(path: Path) -> Any:
@@ -297,16 +321,26 @@ def read_json(path: Path) -> Any:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.", key="file.missing") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not readable as JSON ({error}).", key="json.unreadable") from None
+        raise InputError(
+            f"{path}: not readable as JSON ({error}).", key="json.unreadable"
+        ) from None
 
 
 def write_csv(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     """Write rows as a csv: one row a line, columns as in the first row, numbers to six places."""
-    with atomic_file(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
+    with (
+        atomic_file(path) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as stream,
+    ):
         writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         for row in rows:
-            writer.writerow({key: round(value, 6) if isinstance(value, float) else value for key, value in row.items()})
+            writer.writerow(
+                {
+                    key: round(value, 6) if isinstance(value, float) else value
+                    for key, value in row.items()
+                }
+            )
 
 
 def sha256_file(path: Path) -> str:
@@ -316,7 +350,8 @@ def sha256_file(path: Path) -> str:
 
 
 def sha256_folder(folder: Path, pattern: str = "*") -> str:
-    """Return the hexadecimal SHA-256 over names and bytes of all files below `folder` that match `pattern`."""
+    """Return the hexadecimal SHA-256 over names and bytes of all files below `folder` that
+    match `pattern`."""
     digest = hashlib.sha256()
     for path in sorted(p for p in folder.rglob(pattern) if p.is_file()):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{sha256_file(path)}\n".encode())

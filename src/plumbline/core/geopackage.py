@@ -1,8 +1,9 @@
-"""Replace or read a GeoPackage, which is a SQLite database, only with what other programs keep beside it in mind.
+"""Replace or read a GeoPackage, which is a SQLite database, only with what other programs
+keep beside it in mind.
 
-What another program has written lately stays in files beside the database. SQLite lays them over whatever has that
-name, so a new file would get rows of the old one, or be destroyed (https://sqlite.org/howtocorrupt.html); and a copy
-without them lacks the latest rows.
+What another program has written lately stays in files beside the database. SQLite lays them
+over whatever has that name, so a new file would get rows of the old one, or be destroyed
+(https://sqlite.org/howtocorrupt.html); and a copy without them lacks the latest rows.
 """
 
 from __future__ import annotations
@@ -29,10 +30,12 @@ NO_LOCKS = ("database is locked", "disk I/O error")
 
 
 def check_closed(path: Path) -> None:
-    """Refuse to replace a GeoPackage that is open; take in what a program that has ended left beside it.
+    """Refuse to replace a GeoPackage that is open; take in what a program that has ended
+    left beside it.
 
     Raises:
-        InputError: another program has the file open, or files are left beside it that belong to another one.
+        InputError: another program has the file open, or files are left beside it that
+            belong to another one.
     """
     if path.suffix.lower() != SUFFIX:
         return
@@ -51,7 +54,8 @@ def check_closed(path: Path) -> None:
         )
     if sidecars and why:
         raise InputError(
-            f"{sidecars[0]}: belongs to a file that cannot be opened ({why}), and would spoil a new one. "
+            f"{sidecars[0]}: belongs to a file that cannot be opened ({why}), and would spoil a "
+            "new one. "
             "Remove it, or give another output.",
             key="geopackage.foreign_sidecar",
         )
@@ -83,7 +87,8 @@ def _is_held(path: Path) -> bool:
 
 
 def check_complete(path: Path, member: str | None = None, members: Collection[str] = ()) -> None:
-    """Refuse to read a database without its latest rows, where these are in a file beside it that cannot be read.
+    """Refuse to read a database without its latest rows, where these are in a file beside
+    it that cannot be read.
 
     Args:
         path: the file, or the zip that has it. member, members: its name there, and all names.
@@ -94,7 +99,8 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
     if member is not None:
         if member + WAL in members:
             raise InputError(
-                f"{path}: the latest changes of {member} are in {member}{WAL}, which is not read within a zip. Unpack "
+                f"{path}: the latest changes of {member} are in {member}{WAL}, which is not read "
+                "within a zip. Unpack "
                 f"it, and give {member}.",
                 key="geopackage.changes_in_zip",
             )
@@ -105,7 +111,8 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
             header = stream.read(MODE + 1)
         if header[MODE:] == IN_WAL and not beside.is_file():
             warn(
-                "%s: was probably copied while a program had it open: its latest changes, in %s, are missing. "
+                "%s: was probably copied while a program had it open: its latest changes, in %s, "
+                "are missing. "
                 "Close it there, and copy it again.",
                 path,
                 beside.name,
@@ -113,13 +120,16 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
             )
         return
     try:
-        with closing(sqlite3.connect(path)) as database:  # takes them in when it closes the file, as GDAL does
+        with closing(
+            sqlite3.connect(path)
+        ) as database:  # takes them in when it closes the file, as GDAL does
             database.execute("SELECT count(*) FROM sqlite_master")
     except sqlite3.Error as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             return  # what reads it says what is wrong
         raise InputError(
-            f"{path}: its latest changes are in {beside.name}, which cannot be read here ({error}). Copy both into a "
+            f"{path}: its latest changes are in {beside.name}, which cannot be read here "
+            f"({error}). Copy both into a "
             "folder that you can write to, and give the copy.",
             key="geopackage.changes_unreadable",
         ) from None
@@ -129,7 +139,11 @@ def fault_of_locks(error: BaseException) -> str | None:
     """Return why SQLite could not lock a file, if that may be the cause of an error; else None."""
     said = str(error)
     found = next((sign for sign in NO_LOCKS if sign in said and "sqlite" in said.lower()), None)
-    return found and f"{found}: its folder allows no locks, as some network drives, or another program is writing it"
+    return (
+        found
+        and f"{found}: its folder allows no locks, as some network drives, or another program is "
+        "writing it"
+    )
 
 
 def _beside(path: Path) -> list[Path]:

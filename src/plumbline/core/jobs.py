@@ -1,8 +1,9 @@
 """Do portions that appear whole, one run at a time in a checkout, on a chosen number of threads.
 
-Threads of GNU OpenMP meet thousands of times a second. Alone on the machine it is fastest to wait for the others
-without going to sleep; beside another busy program that takes the cores from the very thread that is waited for. The
-figures: docs/decisions/0004. Neither setting changes a result.
+Threads of GNU OpenMP meet thousands of times a second. Alone on the machine it is fastest
+to wait for the others without going to sleep; beside another busy program that takes the
+cores from the very thread that is waited for. The figures: docs/decisions/0004. Neither
+setting changes a result.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ from plumbline.core.errors import InputError, NotWritable, PlumblineError
 from plumbline.core.files import KEPT_SECONDS, sha256_folder, unwritten
 
 WORK = Path(".plumbline")
-"""Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC deletes before it runs."""
+"""Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC
+deletes before it runs."""
 LOCK_TRIES = 10
 PR_SET_PDEATHSIG = 1
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -52,7 +54,9 @@ class Portion(Protocol):
 AnyJob = TypeVar("AnyJob", bound=Portion)
 
 
-def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, stage: str) -> None:
+def run_jobs(
+    work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: int | None, stage: str
+) -> None:
     """Call `work` on every job that has no folder yet; the first failure ends the others.
 
     Args:
@@ -79,14 +83,18 @@ def run_jobs(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], workers: in
 
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Start processes for the block, each on one core; they end with the block or with this process.
+    """Start processes for the block, each on one core; they end with the block or with this
+    process.
 
     Raises:
         PlumblineError: one was ended from outside.
     """
     start = (log.level <= 10, os.getpid())
     try:
-        with _one_thread(), ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _start, start) as pool:
+        with (
+            _one_thread(),
+            ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _start, start) as pool,
+        ):
             try:
                 yield pool
             except BaseException:
@@ -94,7 +102,8 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
                 raise
     except BrokenProcessPool:
         raise PlumblineError(
-            "A worker process was killed, perhaps because memory ran out. Run it again with fewer workers.",
+            "A worker process was killed, perhaps because memory ran out. Run it again with "
+            "fewer workers.",
             key="worker.ended",
         ) from None
 
@@ -103,11 +112,14 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def in_threads(work: Callable[[Item], Result], items: Iterable[Item], most: int | None = None) -> Iterator[Result]:
+def in_threads(
+    work: Callable[[Item], Result], items: Iterable[Item], most: int | None = None
+) -> Iterator[Result]:
     """Yield the result of `work` for each item, in order; the first failure ends the others.
 
-    The work should spend its time in NumPy, which lets other threads run. An item is made when a thread is about to be
-    free, so that few are in memory. One item, or one thread, is done in this thread.
+    The work should spend its time in NumPy, which lets other threads run. An item is made
+    when a thread is about to be free, so that few are in memory. One item, or one thread,
+    is done in this thread.
 
     Args:
         work: see above. items: see above. most: threads at most; None: as many as there are cores.
@@ -135,7 +147,9 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item], most: int 
 
 def asked_threads() -> int:
     """Return OMP_NUM_THREADS, or 0: it keeps several processes from competing for the cores."""
-    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()  # a number for each level of nesting
+    asked = (
+        os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    )  # a number for each level of nesting
     return int(asked) if asked.isdecimal() else 0
 
 
@@ -149,10 +163,11 @@ class _Limited:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Let the BLAS that NumPy and SciPy use work on one thread within the block, where it can be found.
+    """Let the BLAS that NumPy and SciPy use work on one thread within the block, where it
+    can be found.
 
-    Products of thousands of rows and a few columns are done before a second thread has woken up: waiting for it takes
-    as long as the work.
+    Products of thousands of rows and a few columns are done before a second thread has
+    woken up: waiting for it takes as long as the work.
     """
     with _Limited.lock:
         if not _Limited.blocks:
@@ -169,7 +184,8 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _blas() -> ThreadpoolController:
-    """Return what limits each BLAS that is loaded now. Later ones are not looked for: it takes ms."""
+    """Return what limits each BLAS that is loaded now. Later ones are not looked for: it takes
+    ms."""
     return ThreadpoolController().select(internal_api="openblas")
 
 
@@ -177,7 +193,12 @@ def undone(jobs: Sequence[AnyJob], stage: str) -> list[AnyJob]:
     """Return the jobs that have no folder yet, and log how many are already done."""
     pending = [job for job in jobs if not job.folder.exists()]
     if len(pending) < len(jobs):
-        log.info("%s: going on, %d of %d portions are there from before", stage, len(jobs) - len(pending), len(jobs))
+        log.info(
+            "%s: going on, %d of %d portions are there from before",
+            stage,
+            len(jobs) - len(pending),
+            len(jobs),
+        )
     return pending
 
 
@@ -191,7 +212,8 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
 
     Args:
         stage: its name.
-        inputs: files; told apart by path, size and time of change, because reading them is the work itself.
+        inputs: files; told apart by path, size and time of change, because reading them is
+            the work itself.
         settings: anything that JSON can hold.
         code: folders of source files.
     """
@@ -203,10 +225,11 @@ def work_folder(stage: str, inputs: Sequence[Path], settings: Any, code: Sequenc
 
 @contextmanager
 def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
-    """Allow one process at a time to run a stage's portions in a project: a second would remove the first one's input.
+    """Allow one process at a time to run a stage's portions in a project: a second would
+    remove the first one's input.
 
-    At the end, remove the lock file, and the stage's folder and `WORK` if they are empty: an analyst's folder stays
-    clean.
+    At the end, remove the lock file, and the stage's folder and `WORK` if they are empty:
+    an analyst's folder stays clean.
 
     Args:
         stage: its name.
@@ -227,13 +250,16 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
             break
         except Timeout:
             raise InputError(
-                f"{stage}: another process runs it in {path.parent.parent}. Wait for it, or end it.", key="stage.busy"
+                f"{stage}: another process runs it in {path.parent.parent}. Wait for it, or end "
+                "it.",
+                key="stage.busy",
             ) from None
         except OSError as error:
             if tries_left and isinstance(error, FileNotFoundError | FileExistsError):
                 continue  # another process has just ended, and removed the folder
             raise unwritten(error, path.parent) or NotWritable(
-                f"{path.parent}: cannot be written into ({error.strerror}); it keeps finished portions of the work. "
+                f"{path.parent}: cannot be written into ({error.strerror}); it keeps finished "
+                "portions of the work. "
                 "Make it writable, or run this in another folder.",
                 key="work.not_writable",
             ) from error
@@ -256,7 +282,8 @@ def clear(work: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a folder or file in one step, so that no reader takes a partial folder for a complete one."""
+    """Remove a folder or file in one step, so that no reader takes a partial folder for a
+    complete one."""
     aside = path.with_name(f".{path.name}.removed")
     _delete(aside)  # of a removal that was cut
     with suppress(FileNotFoundError):
@@ -272,16 +299,19 @@ def _delete(path: Path) -> None:
 
 
 def one_thread() -> None:
-    """Let linear algebra use one thread, so that sums do not depend on the machine; before NumPy is loaded."""
+    """Let linear algebra use one thread, so that sums do not depend on the machine; before
+    NumPy is loaded."""
     os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
 
 
 def die_with_parent(parent: int | None = None) -> bool:
-    """On Linux, end when the parent does, however that ends; False where the parent is gone already.
+    """On Linux, end when the parent does, however that ends; False where the parent is gone
+    already.
 
     Args:
-        parent: its number, as told by itself or read early; None: whoever is the parent now. That it is 1 says nothing:
-            in a container, the command that was asked for has that number.
+        parent: its number, as told by itself or read early; None: whoever is the parent
+            now. That it is 1 says nothing: in a container, the command that was asked for
+            has that number.
     """
     if sys.platform != "linux":
         return True
@@ -292,7 +322,9 @@ def die_with_parent(parent: int | None = None) -> bool:
 
 def _start(verbose: bool, parent: int) -> None:
     """Set up a new worker process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is interrupted too, and ends its workers
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the parent is interrupted too, and ends its workers
     if not die_with_parent(parent):
         os._exit(1)
     setup_logging(verbose)
@@ -322,13 +354,17 @@ LOAD = Path("/proc/loadavg")
 
 def set_spinning(environment: MutableMapping[str, str] = os.environ) -> None:
     """Set `GOMP_SPINCOUNT` before torch is loaded, unless the user has set it."""
-    if any(name in environment for name in SET_BY_USER) or environment.get("OMP_NUM_THREADS") == "1":
+    if (
+        any(name in environment for name in SET_BY_USER)
+        or environment.get("OMP_NUM_THREADS") == "1"
+    ):
         return
     environment["GOMP_SPINCOUNT"] = str(BESIDE if others_at_work() else ALONE)
 
 
 def others_at_work(load: Path = LOAD) -> bool:
-    """Return whether another process wants a core in most of a few samples; False if that cannot be measured."""
+    """Return whether another process wants a core in most of a few samples; False if that
+    cannot be measured."""
     n_runnable = []
     for look in range(LOOKS):
         if look:

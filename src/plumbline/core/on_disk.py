@@ -18,12 +18,14 @@ from plumbline.core.files import told_unwritten
 LARGE_BYTES = 2**26
 """A larger selection of an array on disk is on disk, too."""
 ROWS = 512
-"""Read at a time. A row may bring 64 kB around it into memory, so their pages are given back before the next ones."""
+"""Read at a time. A row may bring 64 kB around it into memory, so their pages are given
+back before the next ones."""
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class OnDisk(Array):
-    """An array (N, ...) in a file. Rows that are selected are a copy in memory; many are a file again."""
+    """An array (N, ...) in a file. Rows that are selected are a copy in memory; many are a
+    file again."""
 
     _folder: Path
     _pages: mmap.mmap
@@ -78,7 +80,8 @@ class Stack:
             self._file.write(np.ascontiguousarray(block).data)
 
     def array(self) -> Array:
-        """Return the array of all blocks, of which there is at least one; read-only where it is in a file."""
+        """Return the array of all blocks, of which there is at least one; read-only where
+        it is in a file."""
         if self._folder is None or self._file is None:
             return np.concatenate(self._blocks)
         with told_unwritten(self._folder), self._file as file:

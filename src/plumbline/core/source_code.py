@@ -1,6 +1,8 @@
-"""Find the checkout that a command works in, and refuse to make its stages with other code than the checkout's.
+"""Find the checkout that a command works in, and refuse to make its stages with other code
+than the checkout's.
 
-DVC files the result of a stage under the hashes of the checkout's source code. Only that code may make the result.
+DVC files the result of a stage under the hashes of the checkout's source code. Only that
+code may make the result.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ PYTHON_PACKAGE = Path(__file__).resolve().parents[1]
 SOURCES = Path("src/plumbline")
 """Folder of the package in a checkout."""
 MAP_PAGE = Path("serve/map/page")
-"""Folder of the map's page in the package. `make web` builds it from third-party code, so it is not in Git."""
+"""Folder of the map's page in the package. `make web` builds it from third-party code, so
+it is not in Git."""
 PAGE_FILES = ("app.js", "app.css")
 """Names of the files in that folder."""
 STAGE_OF_PAGE = "predict"
@@ -28,15 +31,19 @@ def is_checkout(folder: Path) -> bool:
 
 
 def nearest_checkout() -> Path | None:
-    """Return the root of the checkout that the user works with: the working directory's, else the running package's.
+    """Return the root of the checkout that the user works with: the working directory's,
+    else the running package's.
 
     None if both are outside of a checkout.
     """
-    return _checkout_here() or next((root for root in PYTHON_PACKAGE.parents[1:2] if is_checkout(root)), None)
+    return _checkout_here() or next(
+        (root for root in PYTHON_PACKAGE.parents[1:2] if is_checkout(root)), None
+    )
 
 
 def foreign_checkout() -> Path | None:
-    """Return the root of the checkout in the working directory if the running package is not its own; else None."""
+    """Return the root of the checkout in the working directory if the running package is
+    not its own; else None."""
     root = _checkout_here()
     return root if root and (root / SOURCES).resolve() != PYTHON_PACKAGE else None
 
@@ -61,7 +68,8 @@ def check_code(stage: str) -> None:
 
 
 def check_map_page(stage: str) -> None:
-    """Refuse to begin a stage of the diagnosis pipeline while the map's page, which its last stage needs, is missing.
+    """Refuse to begin a stage of the diagnosis pipeline while the map's page, which its
+    last stage needs, is missing.
 
     A machine that is not for that stage (`PLUMBLINE_STAGES`) needs no page.
 
@@ -78,13 +86,15 @@ def check_map_page(stage: str) -> None:
     missing = next((page / name for name in PAGE_FILES if not (page / name).is_file()), None)
     if missing:
         raise InputError(
-            f"{stage}: {missing}: the map's page is not built, and the stage `{STAGE_OF_PAGE}` needs it. "
+            f"{stage}: {missing}: the map's page is not built, and the stage `{STAGE_OF_PAGE}` "
+            "needs it. "
             "Run `make web`.",
             key="map.page_not_built",
         )
 
 
 def _checkout_here() -> Path | None:
-    """Return the root of the checkout of the working directory, which is the root or `restoration/` in it."""
+    """Return the root of the checkout of the working directory, which is the root or
+    `restoration/` in it."""
     here = Path.cwd()
     return next((root for root in (here, here.parent) if is_checkout(root)), None)

@@ -13,7 +13,8 @@ DATABASES = ("sqlite", "postgresql", "mysql", "mssql")
 
 
 def ask_database(uri: str) -> None:
-    """Open the database at `uri` once, where it is one: MLflow tries one that does not answer for 100 seconds.
+    """Open the database at `uri` once, where it is one: MLflow tries one that does not
+    answer for 100 seconds.
 
     Raises:
         InputError: the driver that the address names is not installed.

@@ -42,7 +42,8 @@ def examine(checks: Mapping[str, Check]) -> dict[str, list[Finding]]:
             findings.append(
                 fault(
                     f"the check itself failed: {type(error).__name__}: {message}",
-                    "Mend what the message names; if it names nothing of yours, report it as a bug.",
+                    "Mend what the message names; if it names nothing of yours, report it as a "
+                    "bug.",
                 )
             )
         results[name] = [replace(f, found=hidden(f.found), mend=hidden(f.mend)) for f in findings]
@@ -53,12 +54,16 @@ def lines(results: Mapping[str, list[Finding]]) -> Iterator[str]:
     """Yield one line per finding: state, check, what was found, what to do."""
     for name, findings in results.items():
         for finding in findings:
-            yield f"{finding.state}: {name}: {finding.found}{f' -> {finding.mend}' if finding.mend else ''}"
+            advice = f" -> {finding.mend}" if finding.mend else ""
+            yield f"{finding.state}: {name}: {finding.found}{advice}"
 
 
 def document(results: Mapping[str, list[Finding]]) -> dict[str, Any]:
     """Return the findings as a JSON document, for programs."""
-    checks = [{"check": name, "findings": [asdict(f) for f in findings]} for name, findings in results.items()]
+    checks = [
+        {"check": name, "findings": [asdict(f) for f in findings]}
+        for name, findings in results.items()
+    ]
     return {"faults": count_faults(results), "checks": checks}
 
 

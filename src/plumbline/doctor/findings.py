@@ -78,11 +78,17 @@ def run(*words: str) -> ProgramOutput:
         OSError: there is no such program.
     """
     process = subprocess.run(
-        words, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, timeout=SECONDS
+        words,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        stdin=subprocess.DEVNULL,
+        timeout=SECONDS,
     )
     return ProgramOutput(process.returncode, process.stdout, process.stderr)
 
 
 def python(code: str) -> ProgramOutput:
-    """Run Python code in its own process, so that a crash of a native library ends only that process."""
+    """Run Python code in its own process, so that a crash of a native library ends only
+    that process."""
     return run(sys.executable, "-c", code)

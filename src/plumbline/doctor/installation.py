@@ -20,7 +20,8 @@ from plumbline.core.extras import DISTRIBUTION, LIBRARIES, install, is_installed
 from plumbline.doctor.findings import Finding, fault, nothing, ok, python, run, warning
 
 CPU, GPU = "onnxruntime", "onnxruntime-gpu"
-"""Packages of ONNX Runtime: of Plumbline, and of its extra `gpu`. Both write into one folder, and pip does not warn."""
+"""Packages of ONNX Runtime: of Plumbline, and of its extra `gpu`. Both write into one
+folder, and pip does not warn."""
 ALWAYS = "predict, inspect, restore, score, triton and doctor"
 """Commands that every installation has."""
 GIVES = {
@@ -37,14 +38,19 @@ def check_python() -> Iterator[Finding]:
     version = platform.python_version()
     needed = metadata.metadata(DISTRIBUTION)["Requires-Python"] or ""
     if version not in SpecifierSet(needed, prereleases=True):
-        yield fault(f"Python {version}; {needed} is needed", "Make the environment anew with Python 3.11 to 3.14.")
+        yield fault(
+            f"Python {version}; {needed} is needed",
+            "Make the environment anew with Python 3.11 to 3.14.",
+        )
     else:
         yield ok(f"Python {version} in {sys.prefix}")
 
 
 def check_extras() -> Iterator[Finding]:
     """Report the commands that this installation has. A missing extra is not a fault."""
-    extras = sorted(extra for extra, libraries in LIBRARIES.items() if all(map(is_installed, libraries)))
+    extras = sorted(
+        extra for extra, libraries in LIBRARIES.items() if all(map(is_installed, libraries))
+    )
     missing = [f"{commands} ({extra})" for extra, commands in GIVES.items() if extra not in extras]
     message = f"{ALWAYS} work; added by extras: {', '.join(extras) or 'none'}"
     if missing:
@@ -52,7 +58,10 @@ def check_extras() -> Iterator[Finding]:
     yield ok(message)
 
 
-RUNTIME_CODE = "import onnxruntime; onnxruntime.InferenceSession; print(*onnxruntime.get_available_providers())"
+RUNTIME_CODE = (
+    "import onnxruntime; onnxruntime.InferenceSession; "
+    "print(*onnxruntime.get_available_providers())"
+)
 
 
 def check_onnxruntime() -> Iterator[Finding]:
@@ -74,7 +83,8 @@ def check_onnxruntime() -> Iterator[Finding]:
     if output.code:
         yield fault(
             f"{message} cannot be imported: {output.last}",
-            f"`pip install --force-reinstall --no-deps {name}=={runtimes[name]}`: the other one may have "
+            f"`pip install --force-reinstall --no-deps {name}=={runtimes[name]}`: the other one "
+            "may have "
             "taken its files along when it was uninstalled.",
         )
     else:
@@ -82,9 +92,13 @@ def check_onnxruntime() -> Iterator[Finding]:
 
 
 def install_command(package: str) -> str:
-    """Return the command that installs one of the two packages, in the version that Plumbline needs."""
+    """Return the command that installs one of the two packages, in the version that
+    Plumbline needs."""
     requirements = map(Requirement, metadata.requires(DISTRIBUTION) or [])
-    return next((f"`pip install '{r.name}{r.specifier}'`" for r in requirements if r.name == package), package)
+    return next(
+        (f"`pip install '{r.name}{r.specifier}'`" for r in requirements if r.name == package),
+        package,
+    )
 
 
 def installed_runtimes() -> dict[str, str]:
@@ -121,14 +135,18 @@ class Torch:
 
 
 def check_gpu() -> Iterator[Finding]:
-    """Check the GPU driver, PyTorch and ONNX Runtime. A missing GPU is a fault only where GPU builds are installed."""
+    """Check the GPU driver, PyTorch and ONNX Runtime. A missing GPU is a fault only where
+    GPU builds are installed."""
     gpus = ""
     if shutil.which("nvidia-smi"):
-        output = run("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+        output = run(
+            "nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"
+        )
         if output.code:
             yield fault(
                 f"nvidia-smi is there and fails: {output.last}",
-                "Install the driver again, and restart: after an update the old one is still loaded.",
+                "Install the driver again, and restart: after an update the old one is still "
+                "loaded.",
             )
             return
         gpus = "; ".join(output.out.splitlines())
@@ -136,7 +154,10 @@ def check_gpu() -> Iterator[Finding]:
     if is_installed("torch"):
         output = python(TORCH_CODE)
         if output.code:
-            yield fault(f"PyTorch cannot be used: {output.last}", "`make run` installs it again; see CONTRIBUTING.md.")
+            yield fault(
+                f"PyTorch cannot be used: {output.last}",
+                "`make run` installs it again; see CONTRIBUTING.md.",
+            )
             return
         torch = Torch(**json.loads(output.out.splitlines()[-1]))
     has_gpu_runtime = GPU in installed_runtimes()
@@ -144,7 +165,8 @@ def check_gpu() -> Iterator[Finding]:
     if gpus and not has_gpu_runtime:
         yield warning(
             "onnxruntime is the CPU one: released models run on the CPU",
-            f"If they shall use the GPU: `pip uninstall {CPU}`, then {install_command(GPU)}. See docs/runtimes.md.",
+            f"If they shall use the GPU: `pip uninstall {CPU}`, then {install_command(GPU)}. See "
+            "docs/runtimes.md.",
         )
     elif gpus and (output := python(CUDA_CODE)).code:
         yield fault(
@@ -157,18 +179,21 @@ def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
     """Return the finding on how GPUs, driver and PyTorch fit together.
 
     Args:
-        gpus: names, memory and driver of the GPUs; empty without any. torch: None where it is not installed.
+        gpus: names, memory and driver of the GPUs; empty without any. torch: None where it
+            is not installed.
         has_gpu_runtime: onnxruntime-gpu, the package of the extra `gpu`, is installed.
     """
     if not gpus and has_gpu_runtime:
         return fault(
             "the extra `gpu` is installed and no NVIDIA driver is found",
-            "Install the driver (in a container: start it with the GPU passed on), or the runtime for the CPU: "
+            "Install the driver (in a container: start it with the GPU passed on), or the "
+            "runtime for the CPU: "
             f"`pip uninstall {GPU}`, then {install_command(CPU)}.",
         )
     if not gpus and torch and torch.cuda:
         return warning(
-            f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on the CPU",
+            f"PyTorch {torch.version} is a CUDA build and no NVIDIA driver is found: it runs on "
+            "the CPU",
             "Nothing, or its CPU build, which is smaller: see CONTRIBUTING.md.",
         )
     if not gpus:
@@ -178,18 +203,27 @@ def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
     if torch.cuda is None:
         return warning(
             f"{gpus}; PyTorch {torch.version} is the CPU build: training does not use the GPU",
-            "Install its CUDA build, see docs/runtimes.md; or nothing, if this machine shall not train.",
+            "Install its CUDA build, see docs/runtimes.md; or nothing, if this machine shall not "
+            "train.",
         )
     if not torch.available:
         return fault(
             f"{gpus}; PyTorch {torch.version} sees no GPU",
-            f"Check that the driver is for CUDA {torch.cuda.split('.')[0]} or newer, that CUDA_VISIBLE_DEVICES does "
+            f"Check that the driver is for CUDA {torch.cuda.split('.')[0]} or newer, that "
+            "CUDA_VISIBLE_DEVICES does "
             "not hide the GPU, and that this user may open /dev/nvidia*.",
         )
     return ok(f"{gpus}; PyTorch {torch.version} computes on it")
 
 
-VARIABLES = ("PROJ_DATA", "PROJ_LIB", "GDAL_DATA", "GDAL_DRIVER_PATH", "LD_LIBRARY_PATH", "PYTHONPATH")
+VARIABLES = (
+    "PROJ_DATA",
+    "PROJ_LIB",
+    "GDAL_DATA",
+    "GDAL_DRIVER_PATH",
+    "LD_LIBRARY_PATH",
+    "PYTHONPATH",
+)
 """Variables with which QGIS or conda may make the libraries here read other files."""
 PROJ_CODE = """
 from pyproj import CRS
@@ -199,11 +233,13 @@ CRS.from_epsg(3035), rasterio.crs.CRS.from_epsg(3035)
 
 
 def check_environment() -> Iterator[Finding]:
-    """Check that proxies leave this machine's own servers alone, and that PROJ finds its database."""
+    """Check that proxies leave this machine's own servers alone, and that PROJ finds its
+    database."""
     proxies = getproxies()
     if ("http" in proxies or "all" in proxies) and not proxy_bypass("127.0.0.1"):
         yield warning(
-            f"requests to servers on this machine go through the proxy {proxies.get('http') or proxies['all']}",
+            "requests to servers on this machine go through the proxy "
+            f"{proxies.get('http') or proxies['all']}",
             "`export NO_PROXY=127.0.0.1,localhost` before `make run` or `make up`.",
         )
     variables = ", ".join(name for name in VARIABLES if os.environ.get(name))
@@ -211,7 +247,8 @@ def check_environment() -> Iterator[Finding]:
     if output.code:
         yield fault(
             f"PROJ does not know EPSG:3035 ({output.last})",
-            f"Unset what another installation set ({variables or 'none of the usual variables is set'}).",
+            "Unset what another installation set "
+            f"({variables or 'none of the usual variables is set'}).",
         )
     else:
         yield ok(f"PROJ finds its database; variables set: {variables or 'none'}")

@@ -90,9 +90,12 @@ def check_registry() -> Iterator[Finding]:
 
 
 def _check_database(path: Path) -> Finding | None:
-    """Return a fault if a SQLite file is damaged, locked or read-only. A trial write is rolled back."""
+    """Return a fault if a SQLite file is damaged, locked or read-only. A trial write is
+    rolled back."""
     try:
-        with closing(sqlite3.connect(path, timeout=SECONDS_FOR_LOCK, isolation_level=None)) as connection:
+        with closing(
+            sqlite3.connect(path, timeout=SECONDS_FOR_LOCK, isolation_level=None)
+        ) as connection:
             connection.execute("BEGIN IMMEDIATE")  # needs the same lock as a release
             connection.execute("CREATE TABLE plumbline_doctor (number INTEGER)")
             connection.execute("ROLLBACK")
@@ -100,11 +103,14 @@ def _check_database(path: Path) -> Finding | None:
     except sqlite3.OperationalError as error:
         return fault(
             f"{path} cannot be written to ({error})",
-            f"Let this user write to the file and its folder; if it is locked, `fuser -v {path}` shows who has it.",
+            f"Let this user write to the file and its folder; if it is locked, `fuser -v {path}` "
+            "shows who has it.",
         )
     except sqlite3.DatabaseError as error:
         answer = str(error)
-    restore = f"Restore {path} from a copy; without one, move it away and promote data/package again."
+    restore = (
+        f"Restore {path} from a copy; without one, move it away and promote data/package again."
+    )
     return None if answer == "ok" else fault(f"{path} is damaged ({answer})", restore)
 
 
@@ -118,15 +124,22 @@ def check_disk(free_bytes: int) -> Iterator[Finding]:
     for path in paths:
         disks.setdefault(nearest(path).stat().st_dev, []).append(path)
         if reason := unwritable(path):
-            yield fault(f"nothing can be written to {path} ({reason})", "Let this user write there, or free the disk.")
+            yield fault(
+                f"nothing can be written to {path} ({reason})",
+                "Let this user write there, or free the disk.",
+            )
     for on_disk in disks.values():
         free = shutil.disk_usage(nearest(on_disk[0])).free
         needed = run_bytes * len({Path("data"), Path(".dvc/cache")}.intersection(on_disk))
         message = (
             f"{free / 1e9:.1f} GB free for {', '.join(map(str, on_disk))} "
-            f"(as much as the last run made: {needed / 1e9:.1f} GB; at least {free_bytes / 1e9:.1f} GB besides)"
+            f"(as much as the last run made: {needed / 1e9:.1f} GB; at least "
+            f"{free_bytes / 1e9:.1f} GB besides)"
         )
-        mend = "Free some: `python -m flows.tidy` removes old results; `du -sh .plumbline data` shows more."
+        mend = (
+            "Free some: `python -m flows.tidy` removes old results; `du -sh .plumbline data` "
+            "shows more."
+        )
         yield ok(message) if free >= needed + free_bytes else fault(message, mend)
 
 
@@ -134,8 +147,20 @@ def last_run_bytes() -> int:
     """Return the bytes that the stages wrote, from dvc.lock; 0 without a readable one."""
     try:
         content: Any = yaml.safe_load(LOCK.read_text(encoding="utf-8"))
-        return sum(int(out.get("size", 0)) for stage in content["stages"].values() for out in stage.get("outs", []))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, TypeError, KeyError, AttributeError, ValueError):
+        return sum(
+            int(out.get("size", 0))
+            for stage in content["stages"].values()
+            for out in stage.get("outs", [])
+        )
+    except (
+        OSError,
+        UnicodeDecodeError,
+        yaml.YAMLError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ValueError,
+    ):
         return 0
 
 
@@ -148,9 +173,11 @@ def nearest(path: Path) -> Path:
 
 
 def unwritable(folder: Path) -> str | None:
-    """Return why a file cannot be written in `folder` or its nearest parent; None after a successful trial."""
+    """Return why a file cannot be written in `folder` or its nearest parent; None after a
+    successful trial."""
     try:
-        # Without a name, where the file system can: nothing is left behind even if this process is killed.
+        # Without a name, where the file system can: nothing is left behind even if this
+        # process is killed.
         with tempfile.TemporaryFile(dir=nearest(folder)) as stream:
             stream.write(b"plumbline doctor")
             stream.flush()

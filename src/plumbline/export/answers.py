@@ -1,4 +1,5 @@
-"""Answer one padded batch or all buildings under any runtime: sort by length, cut, answer, and put back in order."""
+"""Answer one padded batch or all buildings under any runtime: sort by length, cut, answer,
+and put back in order."""
 
 from __future__ import annotations
 
@@ -18,17 +19,22 @@ CELLS = 1 << 15
 
 
 def batches(
-    length: NDArray[np.int64], cells: int, rule: Literal["shrink", "fill"], max_size: int | None = None
+    length: NDArray[np.int64],
+    cells: int,
+    rule: Literal["shrink", "fill"],
+    max_size: int | None = None,
 ) -> Iterator[NDArray[np.intp]]:
-    """Yield batches of buildings of similar length, by rising length: the last one in a batch is the longest.
+    """Yield batches of buildings of similar length, by rising length: the last one in a
+    batch is the longest.
 
-    A batch of another shape has answers that differ in the last bits: so each caller keeps its rule.
+    A batch of another shape has answers that differ in the last bits: so each caller keeps
+    its rule.
 
     Args:
         length: (B,) scatterers of each building.
         cells: of a batch, padding included, at most; one building at least.
-        rule: `fill` takes the largest batch that has room. `shrink` guesses it by the shortest building, and again by
-            the longest of that guess: it may be smaller.
+        rule: `fill` takes the largest batch that has room. `shrink` guesses it by the
+            shortest building, and again by the longest of that guess: it may be smaller.
         max_size: largest number of buildings of a batch.
     """
     order = np.argsort(length, kind="stable")
@@ -86,8 +92,8 @@ class Released(ABC):
     def answer(self, sequences: SequenceSet, shown: bool = False) -> Answers:
         """Answer for all buildings, those of similar length together.
 
-        A building with a feature that is no finite number, as absurd data give, has answers that are none: it alone is
-        not judged.
+        A building with a feature that is no finite number, as absurd data give, has answers
+        that are none: it alone is not judged.
 
         Args:
             sequences: of the buildings.
@@ -98,7 +104,9 @@ class Released(ABC):
         """
         self.signature.check_lengths(np.asarray(sequences.length))
         parts, rows = [], []
-        indices = list(batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch))
+        indices = list(
+            batches(np.asarray(sequences.length), CELLS, "shrink", self.signature.max_batch)
+        )
         for index in track(indices, len(indices), "judge") if shown else indices:
             inputs: dict[str, NDArray[Any]] = sequences.pad(index)
             self.signature.check(inputs, finite=False)
@@ -145,9 +153,13 @@ def needed_places(mask_BL: NDArray[np.bool_]) -> NDArray[np.intp]:
     return np.asarray(mask_BL.shape[1] - np.argmax(mask_BL[:, ::-1], axis=1))
 
 
-def cut_to_longest(inputs: Mapping[str, NDArray[Any]], part: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
-    """Return the inputs of the buildings `part`, cut to the length of the first, which is the longest."""
+def cut_to_longest(
+    inputs: Mapping[str, NDArray[Any]], part: NDArray[np.intp]
+) -> dict[str, NDArray[Any]]:
+    """Return the inputs of the buildings `part`, cut to the length of the first, which is
+    the longest."""
     longest = int(needed_places(inputs[MASK][part[:1]])[0])
     return {
-        name: value[part, :longest] if name in (*SEQUENCES, MASK) else value[part] for name, value in inputs.items()
+        name: value[part, :longest] if name in (*SEQUENCES, MASK) else value[part]
+        for name, value in inputs.items()
     }

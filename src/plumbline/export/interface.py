@@ -26,7 +26,8 @@ WORDS = ("name", "version")
 """Keys of plain text in an ONNX file's properties; the other values are JSON."""
 
 MASK_MEANING = (
-    "true where there is a scatterer: in the first places of a row, where they stand in order along the building's "
+    "true where there is a scatterer: in the first places of a row, where they stand in order "
+    "along the building's "
     "longer side; elsewhere distance and slope may hold any finite number"
 )
 
@@ -39,10 +40,13 @@ SET_SHARE = 0.8
 """Share of the probability of all quadrants that those of the column `quadrants` hold."""
 SURE_MECHANISM, SURE_DAMAGE = 0.6, 0.5
 """Least probability of a mechanism that is named, and of damage where one is."""
-QUADRANT_SETS = tuple(join_quadrants(bool(code >> place & 1) for place in range(4)) for code in range(16))
+QUADRANT_SETS = tuple(
+    join_quadrants(bool(code >> place & 1) for place in range(4)) for code in range(16)
+)
 """Texts of the column `quadrants` by their codes: bit 0 is NE, bit 1 NW, bit 2 SW, bit 3 SE."""
 RAW = "raw_"
-"""Prefix of the network's outputs where they are inputs of the second graph, whose outputs have some of their names."""
+"""Prefix of the network's outputs where they are inputs of the second graph, whose outputs
+have some of their names."""
 
 
 class ModelProperties(BaseModel):
@@ -77,7 +81,9 @@ def interface() -> dict[str, Any]:
     tensor = _tensor
     return {
         "inputs": [
-            tensor("distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)),
+            tensor(
+                "distance", "float32", "batch", "length", len(DISTANCE), columns=columns(DISTANCE)
+            ),
             tensor("slope", "float32", "batch", "length", len(SLOPE), columns=columns(SLOPE)),
             tensor("geometry", "float32", "batch", len(GEOMETRY), columns=columns(GEOMETRY)),
             tensor("mask", "bool", "batch", "length", meaning=MASK_MEANING),
@@ -85,8 +91,15 @@ def interface() -> dict[str, Any]:
         "outputs": [
             tensor("quadrant_probability", "float32", "batch", 4, unit="1", order=list(QUADRANTS)),
             tensor("severity_permille", "float32", "batch", unit="permille of tensile strain"),
-            tensor("severity_low", "float32", "batch", unit="permille; 0 where there may be no damage"),
-            tensor("severity_high", "float32", "batch", unit="permille; 90 % of true values lie between both"),
+            tensor(
+                "severity_low", "float32", "batch", unit="permille; 0 where there may be no damage"
+            ),
+            tensor(
+                "severity_high",
+                "float32",
+                "batch",
+                unit="permille; 90 % of true values lie between both",
+            ),
             tensor("novelty", "float32", "batch", unit="1; above 1: unlike the training data"),
             tensor(
                 "accepted_probability",
@@ -94,7 +107,14 @@ def interface() -> dict[str, Any]:
                 unit="1; if damaged, that a quadrant has 0.9 of the building's strain at least",
                 order=list(QUADRANTS),
             ),
-            tensor("category_probability", "float32", "batch", 5, unit="1; at category_share", order=list(range(5))),
+            tensor(
+                "category_probability",
+                "float32",
+                "batch",
+                5,
+                unit="1; at category_share",
+                order=list(range(5)),
+            ),
             tensor(
                 "level_probability",
                 *("float32", "batch", len(LEVEL_EDGES_PERMILLE) + 1),
@@ -114,10 +134,12 @@ def interface() -> dict[str, Any]:
 
 
 def predictions_interface() -> dict[str, Any]:
-    """Return inputs and outputs of `predictions.onnx`, which makes columns of the predictions from a network's answers.
+    """Return inputs and outputs of `predictions.onnx`, which makes columns of the
+    predictions from a network's answers.
 
-    Its inputs `slope` and `geometry` have the columns of the network's. An output of type int32 is a code: its text is
-    `values[code]`, and -1 is an empty cell. Of float32, NaN is one.
+    Its inputs `slope` and `geometry` have the columns of the network's. An output of type
+    int32 is a code: its text is `values[code]`, and -1 is an empty cell. Of float32, NaN is
+    one.
     """
     network = interface()
     inputs = [
@@ -136,8 +158,18 @@ def predictions_interface() -> dict[str, Any]:
     return {
         "inputs": [
             *inputs,
-            _tensor("damage_rate", "float32", "batch", unit="1; share of damaged buildings, above 0 and below 1"),
-            _tensor("hides_damage", "bool", "batch", meaning="true where a lean may hide damage; false if not known"),
+            _tensor(
+                "damage_rate",
+                "float32",
+                "batch",
+                unit="1; share of damaged buildings, above 0 and below 1",
+            ),
+            _tensor(
+                "hides_damage",
+                "bool",
+                "batch",
+                meaning="true where a lean may hide damage; false if not known",
+            ),
             *(tensor for tensor in raw if tensor["name"] != f"{RAW}category_probability"),
         ],
         "outputs": [
@@ -147,7 +179,10 @@ def predictions_interface() -> dict[str, Any]:
             number("quadrant_confidence", "1; if damaged, that the quadrant is a right answer"),
             code("quadrants", QUADRANT_SETS),
             *(number(name, "1; if damaged") for name in PROBABILITIES),
-            *(number(f"severity_{name}", "permille of tensile strain") for name in ("permille", "low", "high")),
+            *(
+                number(f"severity_{name}", "permille of tensile strain")
+                for name in ("permille", "low", "high")
+            ),
             code("burland_category", range(len(CATEGORY_BOUNDS_PERMILLE) + 1)),
             number("p_damaged", "1; that the category is 1 or above"),
             *(number(name, "1") for name in CATEGORIES),
@@ -166,7 +201,8 @@ def same_inputs(tensors: list[dict[str, Any]]) -> bool:
 
 
 def properties(max_length: int, preparation: int, category_share: list[float]) -> dict[str, str]:
-    """Return the metadata of an ONNX file as `metadata_props`: text, or JSON for more than a word."""
+    """Return the metadata of an ONNX file as `metadata_props`: text, or JSON for more than a
+    word."""
     about = ModelProperties(
         name=NAME,
         version=__version__,
@@ -175,7 +211,10 @@ def properties(max_length: int, preparation: int, category_share: list[float]) -
         category_share=category_share,
         **interface(),
     )
-    return {key: value if key in WORDS else json.dumps(value) for key, value in about.model_dump().items()}
+    return {
+        key: value if key in WORDS else json.dumps(value)
+        for key, value in about.model_dump().items()
+    }
 
 
 def read_properties(metadata: Mapping[str, str], where: str) -> ModelProperties:
@@ -220,38 +259,45 @@ class Signature:
     """Largest number of buildings of a batch; None: as many as fit into the memory."""
 
     def check(self, inputs: Mapping[str, NDArray[Any]], finite: bool = True) -> None:
-        """Refuse inputs on which the model would fail or answer NaN; `finite`: also refuse NaN and infinity.
+        """Refuse inputs on which the model would fail or answer NaN; `finite`: also refuse
+        NaN and infinity.
 
         Raises:
-            InputError: a tensor is missing, unknown, no array, of another type or shape than the model's or than the
-                others, longer than the model allows, without any scatterer in a building, with padding before one, or
-                not finite.
+            InputError: a tensor is missing, unknown, no array, of another type or shape
+                than the model's or than the others, longer than the model allows, without
+                any scatterer in a building, with padding before one, or not finite.
         """
         if not isinstance(inputs, Mapping):
             raise InputError(
-                f"model inputs: {type(inputs).__name__} found, a dictionary with {', '.join(NAMES)} needed.",
+                f"model inputs: {type(inputs).__name__} found, a dictionary with "
+                f"{', '.join(NAMES)} needed.",
                 key="inputs.not_a_dictionary",
             )
         if wrong := set(inputs) ^ set(NAMES):
             name = min(wrong, key=str)
             state = "unknown" if name in inputs else "missing"
             raise InputError(
-                f"model inputs: {name!r} is {state}; {', '.join(NAMES)} are needed.", key="inputs.wrong_name"
+                f"model inputs: {name!r} is {state}; {', '.join(NAMES)} are needed.",
+                key="inputs.wrong_name",
             )
         batch, length = self._check_arrays(inputs)
         self._check_size(batch, length)
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(
-                f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no scatterer. "
+                f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no "
+                "scatterer. "
                 "Leave such buildings out.",
                 key="inputs.no_scatterer",
             )
         mask_BL = inputs[MASK]
-        # Neighbours in a row are neighbours on the building: a gap between them would change the answer, unnoticed.
+        # Neighbours in a row are neighbours on the building: a gap between them would change
+        # the answer, unnoticed.
         if (late_B := (mask_BL[:, 1:] > mask_BL[:, :-1]).any(axis=1)).any():
             raise InputError(
-                f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding before a "
-                "scatterer. Scatterers take the first places of a row, in order along the longer side; "
+                f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding "
+                "before a "
+                "scatterer. Scatterers take the first places of a row, in order along the longer "
+                "side; "
                 "padding comes behind them.",
                 key="inputs.padding_first",
             )
@@ -277,12 +323,14 @@ class Signature:
                 )
 
     def _check_arrays(self, inputs: Mapping[str, Any]) -> tuple[int, int]:
-        """Refuse arrays of another type or shape; return the numbers of buildings and of places in a row."""
+        """Refuse arrays of another type or shape; return the numbers of buildings and of
+        places in a row."""
         try:
             of_mask = np.shape(inputs[MASK])
         except ValueError:
             raise InputError(
-                "model inputs: mask: rows of different lengths found, a numpy array of bool (batch, length) needed.",
+                "model inputs: mask: rows of different lengths found, a numpy array of bool "
+                "(batch, length) needed.",
                 key="inputs.unequal_rows",
             ) from None
         batch: Any
@@ -297,7 +345,8 @@ class Signature:
                 kind_found = f"{value.dtype} {value.shape}" if is_array else type(value).__name__
                 raise InputError(
                     f"model inputs: {name}: {kind_found} found, a numpy array of {kind} "
-                    f"({', '.join(map(str, shape))}) needed: buildings, places in a row as in mask, columns.",
+                    f"({', '.join(map(str, shape))}) needed: buildings, places in a row as in "
+                    "mask, columns.",
                     key="inputs.wrong_array",
                 )
         return batch, length
@@ -305,14 +354,17 @@ class Signature:
     def _check_size(self, batch: int, length: int) -> None:
         if self.max_length is not None and length > self.max_length:
             raise InputError(
-                f"model inputs: {length} scatterers a building found, at most {self.max_length} allowed. "
-                "`prepare.max_points` leaves so many; a model for more must be trained with a larger "
+                f"model inputs: {length} scatterers a building found, at most {self.max_length} "
+                "allowed. "
+                "`prepare.max_points` leaves so many; a model for more must be trained with a "
+                "larger "
                 "one.",
                 key="inputs.too_long",
             )
         if self.max_batch is not None and batch > self.max_batch:
             raise InputError(
-                f"model inputs: {batch} buildings found, this engine takes at most {self.max_batch} at a "
+                f"model inputs: {batch} buildings found, this engine takes at most "
+                f"{self.max_batch} at a "
                 "time. Give smaller batches.",
                 key="inputs.too_large_batch",
             )
@@ -320,7 +372,8 @@ class Signature:
     def _check_finite(self, name: str, inputs: Mapping[str, NDArray[Any]]) -> None:
         value = inputs[name]
         with np.errstate(over="ignore", invalid="ignore"):
-            # One sum is many times faster than a look at each value; where it is finite, so are they.
+            # One sum is many times faster than a look at each value; where it is finite, so
+            # are they.
             if np.isfinite(value.sum()):
                 return
         if (finite := np.isfinite(value)).all():
@@ -331,13 +384,26 @@ class Signature:
         padding = name in SEQUENCES and not inputs[MASK][place[:2]]
         position = f"building {place[0]}" + (f", scatterer {place[1]}" if name in SEQUENCES else "")
         raise InputError(
-            f"model inputs: {name}: {value[place]} found at {position}, {column}; numbers are needed"
-            + (", in the padding too: give zeros there." if padding else ". Leave such buildings or scatterers out."),
+            f"model inputs: {name}: {value[place]} found at {position}, {column}; numbers are "
+            "needed"
+            + (
+                ", in the padding too: give zeros there."
+                if padding
+                else ". Leave such buildings or scatterers out."
+            ),
             key="inputs.not_a_number",
         )
 
 
-def signature(columns: Mapping[str, int], inputs: list[dict[str, Any]], **limits: int | None) -> Signature:
-    """Return a signature with the columns' names from `inputs`, as the manifest and the metadata list them."""
-    columns_of = {item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])] for item in inputs}
-    return Signature(columns, {name: texts for name, texts in columns_of.items() if texts}, **limits)
+def signature(
+    columns: Mapping[str, int], inputs: list[dict[str, Any]], **limits: int | None
+) -> Signature:
+    """Return a signature with the columns' names from `inputs`, as the manifest and the
+    metadata list them."""
+    columns_of = {
+        item["name"]: [f"{c['name']} ({c['unit']})" for c in item.get("columns", [])]
+        for item in inputs
+    }
+    return Signature(
+        columns, {name: texts for name, texts in columns_of.items() if texts}, **limits
+    )

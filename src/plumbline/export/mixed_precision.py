@@ -1,4 +1,5 @@
-"""Choose the layers that stay in float in int8 models, by the gain in answers on training buildings."""
+"""Choose the layers that stay in float in int8 models, by the gain in answers on training
+buildings."""
 
 from __future__ import annotations
 
@@ -33,11 +34,14 @@ class Changed(NamedTuple):
     permille: float
 
     def over(self, bound: Change) -> float:
-        """Return the larger ratio of the two changes to their bounds; above 1, a bound is exceeded."""
+        """Return the larger ratio of the two changes to their bounds; above 1, a bound is
+        exceeded."""
         return max(self.probability / bound.probability, self.permille / bound.permille)
 
 
-def quantize(source: Path, target: Path, data: SequenceSet, section: Export, seed: int = 0) -> list[Row]:
+def quantize(
+    source: Path, target: Path, data: SequenceSet, section: Export, seed: int = 0
+) -> list[Row]:
     """Write `source`, a float32 ONNX file, as an int8 model.
 
     Args:
@@ -48,13 +52,16 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
         seed: of their choice.
 
     Returns:
-        Rows of `in_float, probability, permille, chosen`: the models that were tried, by the layers whose products
-        stayed in float, and how far each is from float on average.
+        Rows of `in_float, probability, permille, chosen`: the models that were tried, by
+        the layers whose products stayed in float, and how far each is from float on
+        average.
 
     Raises:
         PlumblineError: the buildings that give the ranges are the same over and over.
     """
-    calibration = Calibration(data, section.calibration_batches, section.calibration_batch_size, seed)
+    calibration = Calibration(
+        data, section.calibration_batches, section.calibration_batch_size, seed
+    )
     used = section.calibration_batches * section.calibration_batch_size
     with quantiser(source, calibration) as ways, atomic_file(target) as temporary:
         batches = _inputs(data, used, section, seed)
@@ -67,7 +74,8 @@ def quantize(source: Path, target: Path, data: SequenceSet, section: Export, see
 def _least_in_float(
     ways: Quantiser, plain: list[NDArray[Any]], batches: Inputs, bound: Change
 ) -> tuple[onnx.ModelProto, list[Row]]:
-    """Return the model with the fewest groups of layers in float that keeps to `bound`, the worst group added first."""
+    """Return the model with the fewest groups of layers in float that keeps to `bound`, the
+    worst group added first."""
 
     def try_groups(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
         model = ways.quantise([layer for layer in layers if _group(layer) in groups])
@@ -81,7 +89,10 @@ def _least_in_float(
     groups_in_float: tuple[str, ...] = ()
     if changed.over(bound) > 1:
         groups = list(dict.fromkeys(map(_group, layers)))
-        excess = {group: try_groups([group])[1].over(bound) for group in track(groups, len(groups), "int8 layers")}
+        excess = {
+            group: try_groups([group])[1].over(bound)
+            for group in track(groups, len(groups), "int8 layers")
+        }
         for group in sorted(groups, key=lambda name: (excess[name], name)):
             groups_in_float = (*groups_in_float, group)
             model, changed = try_groups(groups_in_float)
@@ -89,7 +100,8 @@ def _least_in_float(
                 break
         else:
             warn(
-                "int8: beyond export.max_change even with float products; the weights in 8 bits do that.",
+                "int8: beyond export.max_change even with float products; the weights in 8 bits "
+                "do that.",
                 key="int8.beyond_bound",
             )
     log.info(
@@ -120,7 +132,9 @@ def _answers(model: onnx.ModelProto, batches: Inputs) -> list[NDArray[Any]]:
     """Return quadrant probabilities (B, 4) and severities (B,) of all batches together."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
     parts = [session.run(COMPARED, inputs) for inputs in batches]
     return [np.concatenate(part) for part in zip(*parts, strict=True)]
 

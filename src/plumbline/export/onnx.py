@@ -1,8 +1,9 @@
 """Write the network as ONNX, in float32 and fp16.
 
-Torch itself makes the mixed graph, so that each cast stands where it is meant to, and TensorRT, which takes its
-precision from the graph, follows. `onnxruntime.transformers.float16` converts a finished file instead: of ours it makes
-one with two nodes of one name, which ONNX Runtime refuses.
+Torch itself makes the mixed graph, so that each cast stands where it is meant to, and
+TensorRT, which takes its precision from the graph, follows.
+`onnxruntime.transformers.float16` converts a finished file instead: of ours it makes one
+with two nodes of one name, which ONNX Runtime refuses.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
         InputError: a plug-in of the network does what a graph cannot.
     """
     model = model.eval()
-    # Nobody asks for a gradient, and tracing what one would need takes longer; the file is the same.
+    # Nobody asks for a gradient, and tracing what one would need takes longer; the file is
+    # the same.
     with atomic_file(path) as temporary, quiet(), torch.no_grad():
         try:
             program = torch.onnx.export(
@@ -67,19 +69,24 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:
     """Explain in a line why the exporter failed, with the plug-ins that may be the cause."""
     spec = model.network.spec
-    kinds = ", ".join(f"{kind} {getattr(spec, kind)}" for kind in ("attention", "position", "pooling", "convolution"))
+    kinds = ", ".join(
+        f"{kind} {getattr(spec, kind)}"
+        for kind in ("attention", "position", "pooling", "convolution")
+    )
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
     why = next(iter(str(cause).strip().splitlines()), "no reason given")
     return (
-        f"{path.name}: a network with {kinds} cannot be exported ({type(cause).__name__}: {why}). Use another of them "
+        f"{path.name}: a network with {kinds} cannot be exported ({type(cause).__name__}: "
+        f"{why}). Use another of them "
         "in section model, or write it without what depends on values (CONTRIBUTING, A plug-in)."
     )
 
 
 def example() -> tuple[torch.Tensor, ...]:
-    """Return inputs to trace a model with. They are longer than 1, because torch takes a length of 1 for a constant."""
+    """Return inputs to trace a model with. They are longer than 1, because torch takes a
+    length of 1 for a constant."""
     size = (3, 5)
     return (
         torch.randn(*size, len(DISTANCE)),
@@ -101,11 +108,18 @@ def dynamic_shapes(model: Diagnosis) -> dict[str, dict[int, Dim]]:
 
 
 def apart(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return `model` with each sum in front of a normalisation written as `Sum`, which is equivalent.
+    """Return `model` with each sum in front of a normalisation written as `Sum`, which is
+    equivalent.
 
-    ONNX Runtime fuses an `Add` and the normalisation after it into one operator that takes four times as long.
+    ONNX Runtime fuses an `Add` and the normalisation after it into one operator that takes
+    four times as long.
     """
-    read = {name for node in model.graph.node if node.op_type == "LayerNormalization" for name in node.input[:1]}
+    read = {
+        name
+        for node in model.graph.node
+        if node.op_type == "LayerNormalization"
+        for name in node.input[:1]
+    }
     for node in model.graph.node:
         if node.op_type == "Add" and node.output[0] in read:
             node.op_type = "Sum"
@@ -113,9 +127,12 @@ def apart(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def softmax_in_float(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Return `model` with each softmax in fp16 between casts to float: ONNX Runtime 1.16 has none in fp16 on a CPU."""
+    """Return `model` with each softmax in fp16 between casts to float: ONNX Runtime 1.16
+    has none in fp16 on a CPU."""
     half, full = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
-    in_half = {value.name for value in model.graph.value_info if value.type.tensor_type.elem_type == half}
+    in_half = {
+        value.name for value in model.graph.value_info if value.type.tensor_type.elem_type == half
+    }
     nodes = []
     for node in model.graph.node:
         if node.op_type != "Softmax" or node.output[0] not in in_half:
@@ -124,9 +141,13 @@ def softmax_in_float(model: onnx.ModelProto) -> onnx.ModelProto:
         before, after = node.input[0], node.output[0]
         node.input[0], node.output[0] = f"{after}_of", f"{after}_float"
         nodes += [
-            onnx.helper.make_node("Cast", [before], [node.input[0]], f"{node.name}_to_float", to=full),
+            onnx.helper.make_node(
+                "Cast", [before], [node.input[0]], f"{node.name}_to_float", to=full
+            ),
             node,
-            onnx.helper.make_node("Cast", [node.output[0]], [after], f"{node.name}_to_half", to=half),
+            onnx.helper.make_node(
+                "Cast", [node.output[0]], [after], f"{node.name}_to_half", to=half
+            ),
         ]
     del model.graph.node[:]
     model.graph.node.extend(nodes)
@@ -136,13 +157,22 @@ def softmax_in_float(model: onnx.ModelProto) -> onnx.ModelProto:
 def finish(path: Path, metadata: dict[str, str]) -> None:
     """Clean an ONNX file in place, add its metadata, and check it by `onnx.checker`.
 
-    Out go the exporter's notes: half the file, and the paths of this machine's sources are among them; without them the
-    same network gives the same bytes in any folder. Out go operator sets that no node uses: ONNX Runtime's tools list
-    their own, which another runtime need not know. In comes `metadata`, in the order of its keys.
+    Out go the exporter's notes: half the file, and the paths of this machine's sources are
+    among them; without them the same network gives the same bytes in any folder. Out go
+    operator sets that no node uses: ONNX Runtime's tools list their own, which another
+    runtime need not know. In comes `metadata`, in the order of its keys.
     """
     model = onnx.load(path)
     graph = model.graph
-    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+    for part in (
+        model,
+        graph,
+        *graph.node,
+        *graph.input,
+        *graph.output,
+        *graph.value_info,
+        *graph.initializer,
+    ):
         del part.metadata_props[:]
     used = {node.domain for node in graph.node} | {""}
     opsets = [(opset.domain, opset.version) for opset in model.opset_import if opset.domain in used]
@@ -162,7 +192,8 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep the exporter's progress prints and deprecation notes, written for its own developers, off the user's log."""
+    """Keep the exporter's progress prints and deprecation notes, written for its own
+    developers, off the user's log."""
     with redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.getLogger("torch.onnx").setLevel(logging.ERROR)
@@ -189,9 +220,10 @@ class InPrecision(nn.Module):
 def in_half(model: Diagnosis) -> Diagnosis:
     """Return a copy with encoder, attention and joining layers in fp16; `model` is unchanged.
 
-    In float stay: standardisation, novelty, the interval and the exponentials, since they are no part of the network;
-    positions, whose angles fp16 rounds by up to 1/32 at the 64th place and by more beyond; the pooling, a sum over all
-    scatterers; normalisations; and the last two layers, as in int8: a step before the severity's exponential is a step
+    In float stay: standardisation, novelty, the interval and the exponentials, since they
+    are no part of the network; positions, whose angles fp16 rounds by up to 1/32 at the
+    64th place and by more beyond; the pooling, a sum over all scatterers; normalisations;
+    and the last two layers, as in int8: a step before the severity's exponential is a step
     of that share of the severity.
 
     Raises:
@@ -202,7 +234,10 @@ def in_half(model: Diagnosis) -> Diagnosis:
     network = cast(Any, model.network)  # wrapped parts are no longer of the classes that it names
     if (position := network.neck.position) is not None:
         network.neck.position = None
-    network.encoder, network.neck = InPrecision(network.encoder, half, half), InPrecision(network.neck, half, half)
+    network.encoder, network.neck = (
+        InPrecision(network.encoder, half, half),
+        InPrecision(network.neck, half, half),
+    )
     if position is not None:
         network.neck.part.position = InPrecision(position, full, half)
     network.pool = InPrecision(network.pool, full, full)
@@ -214,12 +249,16 @@ def in_half(model: Diagnosis) -> Diagnosis:
     for name, parameter in model.named_parameters():
         # NaN passes: a network that diverged is for the gates to refuse, with evidence.
         if parameter.dtype == half and parameter.isinf().any():
-            raise PlumblineError(f"fp16: a weight of {name} is larger than fp16 can hold.", key="fp16.weight_too_large")
+            raise PlumblineError(
+                f"fp16: a weight of {name} is larger than fp16 can hold.",
+                key="fp16.weight_too_large",
+            )
     return model
 
 
 def _keep_norms_in_float(network: nn.Module) -> None:
-    """Compute each normalisation of a part in fp16 in float: ONNX Runtime 1.16 has none in fp16 on a CPU."""
+    """Compute each normalisation of a part in fp16 in float: ONNX Runtime 1.16 has none in
+    fp16 on a CPU."""
     for part in list(network.modules()):
         for name, layer in list(part.named_children()):
             if isinstance(layer, nn.LayerNorm) and layer.weight.dtype == torch.float16:

@@ -42,8 +42,9 @@ class PackageManifest(BaseModel):
     format: int = Field(ge=FORMAT, le=FORMAT)
     name: str
     version: str
-    """First 12 hex digits of the SHA-256 of what the package *is*: of all in the manifest but what was measured or
-    noted about it (`EVIDENCE`), and of every file but the card. Measured again, the same model keeps its version."""
+    """First 12 hex digits of the SHA-256 of what the package *is*: of all in the manifest
+    but what was measured or noted about it (`EVIDENCE`), and of every file but the card.
+    Measured again, the same model keeps its version."""
     evidence: str = Field(default="", pattern=r"^([0-9a-f]{64})?$")
     """SHA-256 of the rest: metrics, gate, records, card."""
     default_model: str
@@ -84,7 +85,11 @@ AnyManifest = TypeVar("AnyManifest", bound=PackageManifest)
 
 
 def write_folder(
-    files: Mapping[str, Path], content: Mapping[str, Any], card: str, kind: type[AnyManifest], out: Path
+    files: Mapping[str, Path],
+    content: Mapping[str, Any],
+    card: str,
+    kind: type[AnyManifest],
+    out: Path,
 ) -> AnyManifest:
     """Write a package folder.
 
@@ -101,15 +106,21 @@ def write_folder(
             shutil.copyfile(source, folder / name)
         (folder / CARD).write_text(card, encoding="utf-8")
         listed = {name: _file(folder / name) for name in _names(folder)}
-        manifest = kind.model_validate({"format": FORMAT, **content, "files": listed, "version": ""})
+        manifest = kind.model_validate(
+            {"format": FORMAT, **content, "files": listed, "version": ""}
+        )
         content_sha256, evidence = _identity(manifest.model_dump(mode="json"))
-        manifest = manifest.model_copy(update={"version": version_of(content_sha256), "evidence": evidence})
+        manifest = manifest.model_copy(
+            update={"version": version_of(content_sha256), "evidence": evidence}
+        )
         write_json(folder / MANIFEST, manifest.model_dump(mode="json"))
         return verify_folder(folder, kind)
 
 
 def _names(folder: Path) -> list[str]:
-    return sorted(item.relative_to(folder).as_posix() for item in folder.rglob("*") if not item.is_dir())
+    return sorted(
+        item.relative_to(folder).as_posix() for item in folder.rglob("*") if not item.is_dir()
+    )
 
 
 def family_of(folder: Path) -> str:
@@ -124,20 +135,24 @@ def family_of(folder: Path) -> str:
 def _content(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise InputError(
-            f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.", key="package.missing"
+            f"{folder}: no such folder; a model package is a folder with a {MANIFEST}.",
+            key="package.missing",
         )
     path = folder / MANIFEST
     if not path.exists():
         trained = (folder / "model.safetensors").is_file()
         description = "a trained model, and no model package" if trained else "no model package"
         raise InputError(
-            f"{folder}: {description}: {MANIFEST} is missing. Give the folder of a package, as data/package, which "
+            f"{folder}: {description}: {MANIFEST} is missing. Give the folder of a package, as "
+            "data/package, which "
             "`plumbline package` makes of a trained model that passes the gates.",
             key="package.no_manifest",
         )
     content = read_json(path)
     if not isinstance(content, dict):
-        raise InputError(f"{path}: not readable as a manifest. Get the package again.", key="manifest.unreadable")
+        raise InputError(
+            f"{path}: not readable as a manifest. Get the package again.", key="manifest.unreadable"
+        )
     return content
 
 
@@ -145,8 +160,8 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     """Check that a package is complete and unchanged.
 
     Raises:
-        InputError: the folder or its manifest is missing, a file is missing, added or changed, or the manifest itself
-            does not belong to its version.
+        InputError: the folder or its manifest is missing, a file is missing, added or
+            changed, or the manifest itself does not belong to its version.
     """
     content, path = _content(folder), folder / MANIFEST
     try:
@@ -154,21 +169,29 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: {place}: {first['msg']}. Get the package again.", key="manifest.bad_value") from None
+        raise InputError(
+            f"{path}: {place}: {first['msg']}. Get the package again.", key="manifest.bad_value"
+        ) from None
     present = set(_names(folder)) - {MANIFEST}
     for name in sorted(present ^ set(manifest.files)):
         if name in present:
             raise InputError(
-                f"{folder / name}: is not in the manifest. Get the package again.", key="package.unlisted_file"
+                f"{folder / name}: is not in the manifest. Get the package again.",
+                key="package.unlisted_file",
             )
-        raise InputError(f"{folder / name}: is missing. Get the package again.", key="package.missing_file")
+        raise InputError(
+            f"{folder / name}: is missing. Get the package again.", key="package.missing_file"
+        )
     for name, listed in manifest.files.items():
         if not (folder / name).is_file():  # a link to nowhere, as an emptied cache leaves it
-            raise InputError(f"{folder / name}: is missing. Get the package again.", key="package.missing_file")
+            raise InputError(
+                f"{folder / name}: is missing. Get the package again.", key="package.missing_file"
+            )
         actual = _file(folder / name)
         if actual != listed.model_dump():
             raise InputError(
-                f"{folder / name}: changed since it was released (SHA-256 {actual['sha256'][:12]}… found, "
+                f"{folder / name}: changed since it was released (SHA-256 "
+                f"{actual['sha256'][:12]}… found, "
                 f"{listed.sha256[:12]}… in the manifest). Get the package again.",
                 key="package.changed_file",
             )
@@ -190,17 +213,22 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def version_of(content_sha256: str) -> str:
-    """Return the first 12 hash digits in a row that pandas or a spreadsheet cannot read as a number.
+    """Return the first 12 hash digits in a row that pandas or a spreadsheet cannot read as
+    a number.
 
-    Otherwise 777267e60777 would become infinity, and 012345678901 lose its 0; 1 in 140 hashes begins so.
+    Otherwise 777267e60777 would become infinity, and 012345678901 lose its 0; 1 in 140
+    hashes begins so.
     """
     places = range(len(content_sha256) - 11)
     parts = (content_sha256[place : place + 12] for place in places)
-    return next((part for part in parts if not re.fullmatch(r"\d+(e\d+)?", part)), content_sha256[:12])
+    return next(
+        (part for part in parts if not re.fullmatch(r"\d+(e\d+)?", part)), content_sha256[:12]
+    )
 
 
 def _identity(manifest: Mapping[str, Any]) -> tuple[str, str]:
-    """Return SHA-256 of all that defines a version, and that of the evidence, from a manifest's content."""
+    """Return SHA-256 of all that defines a version, and that of the evidence, from a
+    manifest's content."""
     defining = {key: value for key, value in manifest.items() if key not in ("version", "evidence")}
     evidence = {key: defining.pop(key) for key in EVIDENCE if key in defining}
     defining["files"] = dict(defining["files"])
@@ -236,18 +264,22 @@ class Manifest(PackageManifest):
     """`features.PREPARATION` of the version of Plumbline that made it."""
 
 
-def write_package(files: Mapping[str, Path], about: Mapping[str, Any], card: str, out: Path) -> Manifest:
+def write_package(
+    files: Mapping[str, Path], about: Mapping[str, Any], card: str, out: Path
+) -> Manifest:
     """Write a package folder.
 
     Args:
         files: name in the package -> file to copy.
-        about: `name`, `default_model`, `category_share`, `prepare`, `hashes`, `metrics`, `gate` and `records` of the
-            manifest.
+        about: `name`, `default_model`, `category_share`, `prepare`, `hashes`, `metrics`,
+            `gate` and `records` of the manifest.
         card: text of MODEL_CARD.md.
         out: folder to write.
     """
     declared = {**interface(), "predictions": predictions_interface()}
-    return write_folder(files, {"preparation": PREPARATION, **declared, **about}, card, Manifest, out)
+    return write_folder(
+        files, {"preparation": PREPARATION, **declared, **about}, card, Manifest, out
+    )
 
 
 def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
@@ -268,7 +300,8 @@ def check_replaced(folder: Path, gate: Mapping[str, Any]) -> None:
         ) from None
     if replaced.gate != gate:
         raise InputError(
-            f"{folder}: holds the package {replaced.version}, which came from elsewhere. Give another folder.",
+            f"{folder}: holds the package {replaced.version}, which came from elsewhere. Give "
+            "another folder.",
             key="output.other_package",
         )
 
@@ -292,19 +325,21 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     """Verify a package and open a model: the default one, or the one of this file or artifact name.
 
     Raises:
-        InputError: as `verify_package`; or there is no such model in it, or it was made for other inputs than this
-            version prepares.
+        InputError: as `verify_package`; or there is no such model in it, or it was made for
+            other inputs than this version prepares.
     """
     manifest = verify_package(folder)
     if not same_inputs(manifest.inputs):
         raise InputError(
-            f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline prepares. Use the "
+            f"{folder / MANIFEST}: inputs: other columns than this version of Plumbline "
+            "prepares. Use the "
             "version that made the package, or a package that this version made.",
             key="package.other_columns",
         )
     if manifest.preparation != PREPARATION:
         warn(
-            "%s: trained on points that were prepared in another way (%d, now %d). It may judge fewer buildings, and "
+            "%s: trained on points that were prepared in another way (%d, now %d). It may judge "
+            "fewer buildings, and "
             "less well; train it anew.",
             folder,
             manifest.preparation,
@@ -314,6 +349,11 @@ def open_package(folder: Path, artifact: str | None = None) -> tuple[Manifest, O
     names = {**{file: file for file in MODELS}, **{kind: file for file, kind in MODELS.items()}}
     file_name = names.get(artifact, "") if artifact else manifest.default_model
     if file_name not in manifest.files or file_name not in MODELS:
-        available = ", ".join(f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files)
-        raise InputError(f"{folder}: model {artifact!r} asked for; in it: {available}.", key="package.no_such_model")
+        available = ", ".join(
+            f"{kind} ({file})" for file, kind in MODELS.items() if file in manifest.files
+        )
+        raise InputError(
+            f"{folder}: model {artifact!r} asked for; in it: {available}.",
+            key="package.no_such_model",
+        )
     return manifest, OnnxModel(folder / file_name)

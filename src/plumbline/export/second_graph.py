@@ -1,10 +1,11 @@
 """Write `predictions.onnx`: what `predict` does after the network, for applications without Python.
 
-The same steps stand in numpy in `serve.base_rate.at_rate`, `prepare.abstention.status_of` and
-`serve.predictions.make_predictions`; a test holds both equal. Only the city's share of damaged buildings is not
-estimated here: it is an input.
+The same steps stand in numpy in `serve.base_rate.at_rate`, `prepare.abstention.status_of`
+and `serve.predictions.make_predictions`; a test holds both equal. Only the city's share of
+damaged buildings is not estimated here: it is an input.
 
-Shape legend: B buildings, L scatterers, F features, C categories, K levels of strain, Q quadrants, M mechanisms.
+Shape legend: B buildings, L scatterers, F features, C categories, K levels of strain, Q
+quadrants, M mechanisms.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Predictions(nn.Module):
     place_Q: Tensor
 
     def __init__(self, limits: Prepare, category_share: Sequence[float]) -> None:
-        """Set who is judged, and the category shares of the buildings that the network was calibrated on."""
+        """Set who is judged, and the category shares of the buildings that the network was
+        calibrated on."""
         super().__init__()
         self.limits = limits
         of_level = torch.tensor(category_of_levels())
@@ -112,22 +114,32 @@ class Predictions(nn.Module):
         confidence_B = accepted_BQ.gather(1, best_B[:, None])[:, 0].double()
         answers = (quadrant_BQ, accepted_BQ, level_BK, mechanism_BM)
         one_a_building = torch.stack([severity_B, low_B, high_B, novelty_B], 1)
-        finite_B = torch.stack([value.isfinite().all(1) for value in (*answers, one_a_building)], 1).all(1)
+        finite_B = torch.stack(
+            [value.isfinite().all(1) for value in (*answers, one_a_building)], 1
+        ).all(1)
         rules = (
             mask_BL.long().sum(1) - geometry_BF[:, _TRACKS].round().long() < self.limits.min_points,
-            ~(_strain_error(slope_BLF, geometry_BF, mask_BL) <= self.limits.max_strain_error_permille),
+            ~(
+                _strain_error(slope_BLF, geometry_BF, mask_BL)
+                <= self.limits.max_strain_error_permille
+            ),
             ~(finite_B & (novelty_B <= 1)),
             damaged_B * (1 - confidence_B) > 1 - self.limits.min_quadrant_confidence,
             hides_damage_B & (severity_at_B < self.bounds_E[0]),
         )
         few_B, noisy_B, unlike_B, unsure_B, leaning_B = rules
-        unlike_code, insufficient = STATUSES.index("out_of_distribution"), STATUSES.index("insufficient_points")
+        unlike_code, insufficient = (
+            STATUSES.index("out_of_distribution"),
+            STATUSES.index("insufficient_points"),
+        )
         status_B = unlike_B.long() * unlike_code
         status_B = torch.where(few_B | noisy_B | unsure_B | leaning_B, insufficient, status_B)
         reason_B = torch.zeros_like(status_B)
         for code in range(len(ASKED_REASONS) - 1, 0, -1):
             reason_B = torch.where(rules[code - 1], code, reason_B)
-        answered_B = (status_B == STATUSES.index(OK)) | (reason_B == ASKED_REASONS.index(UNSURE_WHERE))
+        answered_B = (status_B == STATUSES.index(OK)) | (
+            reason_B == ASKED_REASONS.index(UNSURE_WHERE)
+        )
 
         sure_B = (mechanism_BM.amax(1) >= SURE_MECHANISM) & (damaged_B >= SURE_DAMAGE)
         mechanism_B = torch.where(sure_B, mechanism_BM.argmax(1), EMPTY)
@@ -154,7 +166,8 @@ class Predictions(nn.Module):
         )
 
     def _at_place(self, place_B: Tensor, level_BK: Tensor) -> Tensor:
-        """Return the severities (B,), permille, at cumulative probabilities of distributions; NaN where these are."""
+        """Return the severities (B,), permille, at cumulative probabilities of
+        distributions; NaN where these are."""
         up_to_BK = level_BK.cumsum(1)
         is_passed_BK = up_to_BK < (place_B * up_to_BK[:, -1])[:, None]
         level_B1 = is_passed_BK.long().sum(1, keepdim=True).clamp(max=len(self.bottom_K) - 1)
@@ -181,18 +194,24 @@ def _strain_error(slope_BLF: Tensor, geometry_BF: Tensor, mask_BL: Tensor) -> Te
     return ((4 + 4 / 3) / precision_B).sqrt() / area_B.sqrt().double()
 
 
-def export_predictions(limits: Prepare, category_share: Sequence[float], path: Path, opset: int) -> None:
+def export_predictions(
+    limits: Prepare, category_share: Sequence[float], path: Path, opset: int
+) -> None:
     """Write `predictions.onnx`.
 
     Args:
-        limits: of the package; `min_points`, `max_strain_error_permille` and `min_quadrant_confidence` of it count.
+        limits: of the package; `min_points`, `max_strain_error_permille` and
+            `min_quadrant_confidence` of it count.
         category_share: of the buildings that the network was calibrated on.
         path: file to write. opset: of ONNX.
     """
     declared = predictions_interface()
     batch, length = Dim("batch", max=LIMIT_BATCH), Dim("length", max=limits.max_points)
     sizes = {"batch": batch, "length": length}
-    shapes = [[sizes[n] if isinstance(n, str) else None for n in tensor["shape"]] for tensor in declared["inputs"]]
+    shapes = [
+        [sizes[n] if isinstance(n, str) else None for n in tensor["shape"]]
+        for tensor in declared["inputs"]
+    ]
     with atomic_file(path) as temporary, quiet(), torch.no_grad():
         program = torch.onnx.export(
             Predictions(limits, category_share),
@@ -201,18 +220,35 @@ def export_predictions(limits: Prepare, category_share: Sequence[float], path: P
             opset_version=opset,
             input_names=[tensor["name"] for tensor in declared["inputs"]],
             output_names=[tensor["name"] for tensor in declared["outputs"]],
-            dynamic_shapes=[{i: size for i, size in enumerate(shape) if size is not None} for shape in shapes],
+            dynamic_shapes=[
+                {i: size for i, size in enumerate(shape) if size is not None} for shape in shapes
+            ],
             verbose=False,
         )
         if program is None:
             raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
         onnx.save(program.model_proto, temporary)
-        thresholds = limits.model_dump(include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"})
-        about: dict[str, Any] = {**declared, "prepare": thresholds, "category_share": list(category_share)}
-        finish(temporary, {"name": "plumbline-predictions", **{key: json.dumps(value) for key, value in about.items()}})
+        thresholds = limits.model_dump(
+            include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"}
+        )
+        about: dict[str, Any] = {
+            **declared,
+            "prepare": thresholds,
+            "category_share": list(category_share),
+        }
+        finish(
+            temporary,
+            {
+                "name": "plumbline-predictions",
+                **{key: json.dumps(value) for key, value in about.items()},
+            },
+        )
 
 
 def _example(tensor: dict[str, Any]) -> Tensor:
-    """Return an input to trace the graph with; sizes above 1, which torch would take for constants."""
+    """Return an input to trace the graph with; sizes above 1, which torch would take for
+    constants."""
     size = [{"batch": 3, "length": 5}.get(n, n) for n in tensor["shape"]]
-    return torch.ones(size, dtype=torch.bool) if tensor["type"] == "bool" else torch.full(size, 0.25)
+    return (
+        torch.ones(size, dtype=torch.bool) if tensor["type"] == "bool" else torch.full(size, 0.25)
+    )

@@ -1,4 +1,5 @@
-"""Run the stage `export`: the trained and the pruned network as ONNX files, and the pruned one in fp16 and int8."""
+"""Run the stage `export`: the trained and the pruned network as ONNX files, and the pruned
+one in fp16 and int8."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from plumbline.params import Export
 from plumbline.prepare.features.shards import load_shards
 
 ARTIFACTS = ("float32", "pruned", "fp16", "int8")
-"""Names of the models: `float32` is that of training; the others are compared to it and released."""
+"""Names of the models: `float32` is that of training; the others are compared to it and
+released."""
 
 ONE = ("float32.onnx", "fp16.onnx")
 """Files of one model that need no data."""
@@ -29,15 +31,21 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
     Below `engines`, the TensorRT engines that `params.engines` names; nothing where it names none.
 
     Raises:
-        InputError: an input folder is missing or damaged, or engines are asked for where none can be built.
+        InputError: an input folder is missing or damaged, or engines are asked for where
+            none can be built.
     """
-    device = this_device() if params.engines else None  # else the work before it would be for nothing
+    device = (
+        this_device() if params.engines else None
+    )  # else the work before it would be for nothing
     data = load_shards(prepared / "train")
     with atomic_folder(out) as folder:
         for name, source in (("float32", trained), ("pruned", compressed)):
             export_onnx(load_diagnosis(source), folder / f"{name}.onnx", params.opset)
         export_onnx(in_half(load_diagnosis(compressed)), folder / "fp16.onnx", params.opset)
-        write_csv(quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params), folder / "quantisation.csv")
+        write_csv(
+            quantize(folder / "pruned.onnx", folder / "int8.onnx", data, params),
+            folder / "quantisation.csv",
+        )
         finish(folder / "int8.onnx", read_metadata(folder / "pruned.onnx"))
         shutil.copyfile(compressed / "model.safetensors", folder / "weights.safetensors")
         shutil.copyfile(compressed / "model.json", folder / "network.json")
@@ -45,7 +53,12 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
             weights = (folder / "weights.safetensors", folder / "network.json")
             for name in params.engines:
                 build(
-                    folder / f"{name}.onnx", weights, folder / "engines", artifact=name, device=device, through="onnx"
+                    folder / f"{name}.onnx",
+                    weights,
+                    folder / "engines",
+                    artifact=name,
+                    device=device,
+                    through="onnx",
                 )
         for name in ARTIFACTS:
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
@@ -57,10 +70,13 @@ def export_model(source: Path, params: Export, out: Path) -> None:
     Raises:
         InputError: the model is missing or damaged, or `out` holds anything else.
     """
-    unknown = sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
+    unknown = (
+        sorted(path.name for path in out.iterdir() if path.name not in ONE) if out.is_dir() else []
+    )
     if unknown:
         raise InputError(
-            f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give another.",
+            f"{out}: holds {', '.join(unknown[:5])}, which this command did not write. Give "
+            "another.",
             key="output.foreign_files",
         )
     model = load_diagnosis(source)

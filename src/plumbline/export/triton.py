@@ -70,8 +70,8 @@ def write_repository(package: Path, out: Path, settings: TritonSettings) -> list
     The folder appears whole; one that this function wrote before is replaced.
 
     Raises:
-        InputError: the package is damaged, a model does not have the batch first in every tensor, or `out` is
-            something else than a repository of ours.
+        InputError: the package is damaged, a model does not have the batch first in every
+            tensor, or `out` is something else than a repository of ours.
     """
     manifest = verify_package(package)
     if package.resolve() in (out.resolve(), *out.resolve().parents):
@@ -80,7 +80,10 @@ def write_repository(package: Path, out: Path, settings: TritonSettings) -> list
             key="output.in_package",
         )
     if out.resolve() in package.resolve().parents:
-        raise InputError(f"{out}: the model package is inside of it. Give another folder.", key="output.around_package")
+        raise InputError(
+            f"{out}: the model package is inside of it. Give another folder.",
+            key="output.around_package",
+        )
     _check_replaced(out)
     names = model_names(manifest)
     with atomic_folder(out) as folder:
@@ -96,7 +99,8 @@ def write_repository(package: Path, out: Path, settings: TritonSettings) -> list
 
 
 def model_names(manifest: Manifest) -> dict[str, str]:
-    """Return file -> model name: that of the package, and the part of the name of the file other than `model`.
+    """Return file -> model name: that of the package, and the part of the name of the file
+    other than `model`.
 
     Raises:
         InputError: the package's name cannot be that of a folder.
@@ -107,7 +111,9 @@ def model_names(manifest: Manifest) -> dict[str, str]:
             key="package.unfit_name",
         )
     return {
-        file: "_".join([manifest.name, *(part for part in Path(file).stem.split(".") if part != "model")])
+        file: "_".join(
+            [manifest.name, *(part for part in Path(file).stem.split(".") if part != "model")]
+        )
         for file in sorted(manifest.files)
         if file.endswith(".onnx")
     }
@@ -117,17 +123,23 @@ def onnx_tensors(path: Path) -> tuple[list[TensorConfig], list[TensorConfig]]:
     """Return inputs and outputs that an ONNX file declares.
 
     Raises:
-        InputError: a tensor's first dimension is not a free one named `batch`, or its type is none of `TYPES`.
+        InputError: a tensor's first dimension is not a free one named `batch`, or its type
+            is none of `TYPES`.
     """
     graph = onnx.load(path).graph
-    return [_tensor(value, path) for value in graph.input], [_tensor(value, path) for value in graph.output]
+    return [_tensor(value, path) for value in graph.input], [
+        _tensor(value, path) for value in graph.output
+    ]
 
 
-def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: TritonSettings) -> str:
+def config_text(
+    name: str, file: str, path: Path, manifest: Manifest, settings: TritonSettings
+) -> str:
     """Return the text of a model's `config.pbtxt` (protobuf text format).
 
     Args:
-        name: of the model. file: its name in the package. path: where it is. manifest: of the package.
+        name: of the model. file: its name in the package. path: where it is. manifest: of
+            the package.
         settings: how to run it.
     """
     inputs, outputs = onnx_tensors(path)
@@ -149,12 +161,14 @@ def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: 
             *_tensors("input", inputs),
             *_tensors("output", outputs),
             f"version_policy {{ specific {{ versions: [ {VERSION} ] }} }}",
-            f"instance_group [ {{ count: {settings.instances} kind: {'KIND_GPU' if settings.gpu else 'KIND_CPU'} }} ]",
+            f"instance_group [ {{ count: {settings.instances} kind: "
+            f"{'KIND_GPU' if settings.gpu else 'KIND_CPU'} }} ]",
             f"dynamic_batching {{ preferred_batch_size: [ {sizes} ] "
             f"max_queue_delay_microseconds: {settings.max_queue_delay_us} }}",
             *_optimization(settings),
             *(
-                f"parameters {{ key: {json.dumps(key)} value {{ string_value: {json.dumps(value)} }} }}"
+                f"parameters {{ key: {json.dumps(key)} value {{ string_value: "
+                f"{json.dumps(value)} }} }}"
                 for key, value in about.items()
             ),
             "",
@@ -163,34 +177,44 @@ def config_text(name: str, file: str, path: Path, manifest: Manifest, settings: 
 
 
 def _optimization(settings: TritonSettings) -> Iterable[str]:
-    """Return the optimisation lines: all of ONNX Runtime's own (level 0 in Triton), and TensorRT where wanted."""
+    """Return the optimisation lines: all of ONNX Runtime's own (level 0 in Triton), and
+    TensorRT where wanted."""
     accelerator = 'name: "tensorrt" parameters { key: "precision_mode" value: "FP32" }'
     inner = f" execution_accelerators {{ gpu_execution_accelerator [ {{ {accelerator} }} ] }}"
-    yield f"optimization {{ graph {{ level: 0 }}{inner if settings.gpu and settings.tensorrt else ''} }}"
+    used = inner if settings.gpu and settings.tensorrt else ""
+    yield f"optimization {{ graph {{ level: 0 }}{used} }}"
 
 
 def _tensors(kind: str, tensors: Iterable[TensorConfig]) -> Iterable[str]:
     for tensor in tensors:
-        # Triton asks for a dimension; a value a building is one of size 1 there, and none for the model.
+        # Triton asks for a dimension; a value a building is one of size 1 there, and none for
+        # the model.
         dims, reshape = (tensor.dims, "") if tensor.dims else ([1], " reshape { shape: [ ] }")
         sizes = ", ".join(map(str, dims))
-        yield f"{kind} [ {{ name: {json.dumps(tensor.name)} data_type: {tensor.type} dims: [ {sizes} ]{reshape} }} ]"
+        yield (
+            f"{kind} [ {{ name: {json.dumps(tensor.name)} data_type: {tensor.type} "
+            f"dims: [ {sizes} ]{reshape} }} ]"
+        )
 
 
 def _tensor(value: Any, path: Path) -> TensorConfig:
     kind = value.type.tensor_type
     if kind.elem_type not in TYPES:
         raise InputError(
-            f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to Triton.",
+            f"{path}: {value.name}: type {kind.elem_type} of ONNX, which this cannot describe to "
+            "Triton.",
             key="onnx.unknown_type",
         )
     batch, *sizes = kind.shape.dim or [None]
     if batch is None or batch.dim_param != "batch":
         raise InputError(
-            f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot batch it.",
+            f"{path}: {value.name}: its first dimension is not `batch`, so that Triton cannot "
+            "batch it.",
             key="onnx.batch_not_first",
         )
-    return TensorConfig(value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in sizes])
+    return TensorConfig(
+        value.name, TYPES[kind.elem_type], [-1 if dim.dim_param else dim.dim_value for dim in sizes]
+    )
 
 
 def _check_replaced(out: Path) -> None:
@@ -204,14 +228,16 @@ def _check_replaced(out: Path) -> None:
     written = content.get("files", {}) if isinstance(content, dict) else None
     if not isinstance(written, dict):
         raise InputError(
-            f"{out / MARK}: not the list of files that this command writes. Give another folder, or remove this one.",
+            f"{out / MARK}: not the list of files that this command writes. Give another folder, "
+            "or remove this one.",
             key="output.foreign_list",
         )
     for path in _files(out):
         name = path.relative_to(out).as_posix()
         if name != MARK and written.get(name) != sha256_file(path):
             raise InputError(
-                f"{path}: not written by this command, or changed since, and would be lost. Give another folder, or "
+                f"{path}: not written by this command, or changed since, and would be lost. Give "
+                "another folder, or "
                 "remove this one.",
                 key="output.foreign_files",
             )

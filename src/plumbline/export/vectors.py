@@ -1,4 +1,5 @@
-"""Write reference vectors: inputs and answers of a few buildings, by which an application checks its own runtime."""
+"""Write reference vectors: inputs and answers of a few buildings, by which an application
+checks its own runtime."""
 
 from __future__ import annotations
 
@@ -23,12 +24,15 @@ N_VECTORS = 20
 N_CANDIDATES = 2000
 """Number of buildings among which they are chosen."""
 LONGEST = 64
-"""Largest number of scatterers of a building that is chosen, if there are enough of them: the file stays small."""
+"""Largest number of scatterers of a building that is chosen, if there are enough of them:
+the file stays small."""
 DAMAGE_RATES = (0.02, 0.3)
 """Shares of damaged buildings that the predictions stand for, in turn."""
 
 
-def run_predictions(path: Path, inputs: Mapping[str, NDArray[Any]], raw: Mapping[str, NDArray[Any]]) -> Arrays:
+def run_predictions(
+    path: Path, inputs: Mapping[str, NDArray[Any]], raw: Mapping[str, NDArray[Any]]
+) -> Arrays:
     """Return the outputs of `predictions.onnx` by name.
 
     Args:
@@ -55,12 +59,16 @@ def write_vectors(sequences: SequenceSet, network: Path, predictions: Path, out:
     model = OnnxModel(network, threads=1)
     lengths = np.asarray(sequences.length)
     short = np.flatnonzero(lengths <= max(LONGEST, int(np.sort(lengths)[:N_VECTORS][-1])))
-    index = short[np.unique(np.linspace(0, len(short) - 1, min(N_CANDIDATES, len(short))).astype(int))]
+    index = short[
+        np.unique(np.linspace(0, len(short) - 1, min(N_CANDIDATES, len(short))).astype(int))
+    ]
     rates = np.resize(np.array(DAMAGE_RATES, np.float32), len(index))
     _, _, answers = _answer(model, predictions, sequences.pad(index), rates)
     rows = _choose(answers["reason"], answers["burland_category"])
     inputs, raw, answers = _answer(model, predictions, sequences.pad(index[rows]), rates[rows])
-    inputs["hides_damage"][np.flatnonzero(answers["burland_category"] == 0)[:1]] = True  # shows what a lean does
+    inputs["hides_damage"][np.flatnonzero(answers["burland_category"] == 0)[:1]] = (
+        True  # shows what a lean does
+    )
     answers = run_predictions(predictions, inputs, raw)
     types = {tensor["name"]: tensor["type"] for tensor in _declared()}
     content = {
@@ -106,10 +114,14 @@ def _choose(reason_B: NDArray[np.int32], category_B: NDArray[np.int32]) -> NDArr
 
 
 def _tensor(value: NDArray[Any], kind: str) -> dict[str, Any]:
-    """Return a tensor for JSON: numbers in as few digits as give the same float32, and null for NaN."""
+    """Return a tensor for JSON: numbers in as few digits as give the same float32, and null
+    for NaN."""
     flat = value.ravel()
     if kind == "float32":
-        data: list[Any] = [float(str(number)) if np.isfinite(number) else None for number in flat.astype(np.float32)]
+        data: list[Any] = [
+            float(str(number)) if np.isfinite(number) else None
+            for number in flat.astype(np.float32)
+        ]
     else:
         data = flat.tolist()
     return {"type": kind, "shape": list(value.shape), "data": data}

@@ -1,4 +1,5 @@
-"""Load the network of a model package in torch, for what an ONNX file cannot do, for example gradients."""
+"""Load the network of a model package in torch, for what an ONNX file cannot do, for
+example gradients."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def network_files(package: Path) -> tuple[Path, Path]:
         if weights.is_file() and widths.is_file():
             return weights, widths
     raise InputError(
-        f"{package}: no {FILES[0][0]} with {FILES[0][1]} in it. The weights are needed here: give a package that this "
+        f"{package}: no {FILES[0][0]} with {FILES[0][1]} in it. The weights are needed here: "
+        "give a package that this "
         "version of Plumbline made.",
         key="package.no_weights",
     )
@@ -49,7 +51,8 @@ def read_network(weights: Path, widths: Path) -> Diagnosis:
         model.load_state_dict(read_weights(weights))
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"{weights}: not readable as the network of {widths.name} ({error}).", key="network.unreadable_weights"
+            f"{weights}: not readable as the network of {widths.name} ({error}).",
+            key="network.unreadable_weights",
         ) from None
     return model.eval()
 

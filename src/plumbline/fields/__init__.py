@@ -1,1 +1,2 @@
-"""Restore dense displacement fields from sparse points: the second family, from its simulation to its fields."""
+"""Restore dense displacement fields from sparse points: the second family, from its
+simulation to its fields."""

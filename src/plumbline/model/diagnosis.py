@@ -1,6 +1,7 @@
 """Wrap the network with its units, statistics and interval.
 
-Shape legend: B buildings, F columns of the geometry, C categories, E = C - 1 bounds between them, K kinds of buildings.
+Shape legend: B buildings, F columns of the geometry, C categories, E = C - 1 bounds between
+them, K kinds of buildings.
 
 Shape legend: B buildings, L scatterers, F features.
 """
@@ -65,9 +66,11 @@ def narrowness(severity_B3: Tensor) -> Tensor:
 
 
 def deviations(severity_B3: Tensor, standard_B: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (B,) by how many halves of the network's interval the truth is below its middle, and above; else negative.
+    """Return (B,) by how many halves of the network's interval the truth is below its
+    middle, and above; else negative.
 
-    From above, all severities of category 0 are one, its upper edge: an interval lets in all of it, or nothing.
+    From above, all severities of category 0 are one, its upper edge: an interval lets in
+    all of it, or nothing.
     """
     below_B1, above_B1 = halves(severity_B3)
     beyond_B = standard_B - severity_B3[:, 1]
@@ -76,8 +79,9 @@ def deviations(severity_B3: Tensor, standard_B: Tensor, edges_E: Tensor) -> tupl
 
 
 def distances(severity_B3: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, C) how many halves each category's upper edge is below the middle, and its lower edge above; so a scale that
-    is at least 0 and at least this lets the category in. Negative if the edge is not there."""
+    """(B, C) how many halves each category's upper edge is below the middle, and its lower
+    edge above; so a scale that is at least 0 and at least this lets the category in.
+    Negative if the edge is not there."""
     below_B1, above_B1 = halves(severity_B3)
     middle_B1, endless_1 = severity_B3[:, 1:2], torch.full_like(edges_E[:1], torch.inf)
     return (
@@ -86,8 +90,11 @@ def distances(severity_B3: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
     )
 
 
-def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the ends (B, 1): each half times its scale (at least 0), or a category's own scale if it reaches into it.
+def stretched(
+    severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the ends (B, 1): each half times its scale (at least 0), or a category's own
+    scale if it reaches into it.
 
     The lower end is the least that a category lets in, minus infinity where category 0 is: the
     damage below category 1 is not resolved. The upper end is the greatest. No end is within
@@ -98,8 +105,12 @@ def stretched(severity_B3: Tensor, below_BC: Tensor, above_BC: Tensor, edges_E: 
     bottom_C, top_C = torch.cat([-endless_1, edges_E]), torch.cat([edges_E, endless_1])
     nowhere_BC = torch.full_like(below_BC, torch.inf)
     reach_BC = middle_B1 - below_BC.clamp(min=0) * half_below_B1
-    whole_C = torch.cat([-endless_1, torch.zeros_like(edges_E)])  # category 0, let in, is let in to its end
-    from_BC = torch.where(reach_BC <= top_C, torch.maximum(reach_BC, bottom_C) + whole_C, nowhere_BC)
+    whole_C = torch.cat(
+        [-endless_1, torch.zeros_like(edges_E)]
+    )  # category 0, let in, is let in to its end
+    from_BC = torch.where(
+        reach_BC <= top_C, torch.maximum(reach_BC, bottom_C) + whole_C, nowhere_BC
+    )
     reach_BC = middle_B1 + above_BC.clamp(min=0) * half_above_B1
     to_BC = torch.where(reach_BC >= bottom_C, torch.minimum(reach_BC, top_C), -nowhere_BC)
     return (
@@ -133,10 +144,11 @@ class Answer(NamedTuple):
     novelty: Tensor
     """(B,) how far outside of the training buildings; above 1: too far to be answered for."""
     accepted_probability: Tensor
-    """(B, 4) how probable it is, if the building is damaged, that each quadrant is a right answer: strained nearly as
-    much as the worst. Where damage is spread, several are."""
+    """(B, 4) how probable it is, if the building is damaged, that each quadrant is a right
+    answer: strained nearly as much as the worst. Where damage is spread, several are."""
     category_probability: Tensor
-    """(B, 5) of the Burland categories, at the share of damaged buildings that the model was calibrated on."""
+    """(B, 5) of the Burland categories, at the share of damaged buildings that the model
+    was calibrated on."""
     level_probability: Tensor
     """(B, 16) the same in finer levels of strain, see `strain.LEVEL_EDGES_PERMILLE`."""
     mechanism_probability: Tensor
@@ -146,7 +158,8 @@ class Answer(NamedTuple):
 class Diagnosis(nn.Module):
     """The network with its standardisation, temperature, interval and measure of novelty.
 
-    All statistics are buffers: fitted once on the training data, saved with the weights, never recomputed.
+    All statistics are buffers: fitted once on the training data, saved with the weights,
+    never recomputed.
     """
 
     def __init__(self, spec: NetworkSpec) -> None:
@@ -159,7 +172,8 @@ class Diagnosis(nn.Module):
         self.register_buffer("category_of_level", one_hot_categories(), persistent=False)
 
     def standardise(self, name: str, values: Tensor) -> Tensor:
-        """Standardise and compress features: `asinh` is linear near zero and logarithmic far from it."""
+        """Standardise and compress features: `asinh` is linear near zero and logarithmic
+        far from it."""
         standard = (values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_sd")
         return asinh(standard)
 
@@ -183,17 +197,22 @@ class Diagnosis(nn.Module):
         return torch.minimum(permille.clamp(min=0), self.get_buffer("severity_limit"))
 
     def novelty_distance(self, geometry: Tensor) -> Tensor:
-        """Return (B,) Mahalanobis distances of standardised geometry to the training buildings, over its dimension."""
+        """Return (B,) Mahalanobis distances of standardised geometry to the training
+        buildings, over its dimension."""
         whitened = self.standardise("geometry", geometry) @ cast(Tensor, self.novelty_whitening)
         return whitened.square().mean(-1).sqrt()
 
     def novelty(self, geometry: Tensor) -> Tensor:
-        """Return (B,) the larger of the distance over its limit and any column's deviation over its reach.
+        """Return (B,) the larger of the distance over its limit and any column's deviation
+        over its reach.
 
-        The distance sees odd combinations. It grows slowly with one value far out, so each value is bounded as well.
-        Of the years only too few are strange: least asked for over those that were observed.
+        The distance sees odd combinations. It grows slowly with one value far out, so each
+        value is bounded as well. Of the years only too few are strange: least asked for
+        over those that were observed.
         """
-        deviation_BF = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer("geometry_reach")
+        deviation_BF = (geometry - self.get_buffer("geometry_middle")).abs() / self.get_buffer(
+            "geometry_reach"
+        )
         shortness_B = self.get_buffer("least_years") / geometry[:, YEARS].clamp(min=SHORTEST)
         distance_B = self.novelty_distance(geometry) / self.get_buffer("novelty_limit")
         return torch.maximum(torch.maximum(distance_B, deviation_BF.amax(-1)), shortness_B)
@@ -202,7 +221,8 @@ class Diagnosis(nn.Module):
         """Judge buildings by raw features (columns as in `prepare.features`).
 
         Args:
-            distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one True a building at least.
+            distance: (B, L, F). slope: (B, L, F). geometry: (B, F). mask: (B, L) bool, one
+                True a building at least.
         """
         raw = self.raw(distance, slope, geometry, mask)
         kind_BG = kinds(geometry)
@@ -213,32 +233,45 @@ class Diagnosis(nn.Module):
             return of_kind(kind_BG, self.get_buffer(name)[:, None])
 
         return Answer(
-            quadrant_probability=(raw.logits_B4 * by_kind("quadrant_scale") / self.temperature).softmax(-1),  # type: ignore[operator]
+            quadrant_probability=(
+                raw.logits_B4 * by_kind("quadrant_scale") / self.temperature
+            ).softmax(-1),  # type: ignore[operator]
             severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
             severity_low=self.permille(low_B1).squeeze(-1),
             severity_high=self.permille(high_B1).squeeze(-1),
             novelty=self.novelty(geometry),
-            accepted_probability=(raw.accepted_B4 * by_kind("accepted_scale") + by_kind("accepted_shift")).sigmoid(),
-            category_probability=(level_BK[:, :, None] * self.get_buffer("category_of_level")).sum(1),
+            accepted_probability=(
+                raw.accepted_B4 * by_kind("accepted_scale") + by_kind("accepted_shift")
+            ).sigmoid(),
+            category_probability=(level_BK[:, :, None] * self.get_buffer("category_of_level")).sum(
+                1
+            ),
             level_probability=level_BK,
             mechanism_probability=(raw.mechanism_BM * self.mechanism_scale).softmax(-1),  # type: ignore[operator]
         )
 
     def level_logits(self, levels_BK: Tensor, kind_BG: Tensor) -> Tensor:
-        """Return calibrated logits (B, K): each kind of building has a scale, and a shift for each category."""
+        """Return calibrated logits (B, K): each kind of building has a scale, and a shift
+        for each category."""
         scale_B1 = of_kind(kind_BG, self.get_buffer("level_scale")[:, None])
         shift_BC = of_kind(kind_BG, self.get_buffer("level_shift"))
-        return levels_BK * scale_B1 + (shift_BC[:, None, :] * self.get_buffer("category_of_level")).sum(-1)
+        return levels_BK * scale_B1 + (
+            shift_BC[:, None, :] * self.get_buffer("category_of_level")
+        ).sum(-1)
 
     def interval(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the ends (B, 1) of the severity's interval, standardised, about the middle of `severity_B3`.
+        """Return the ends (B, 1) of the severity's interval, standardised, about the middle
+        of `severity_B3`.
 
         `kind_BK`: see `interval.kinds`.
         """
-        return stretched(severity_B3, *self.interval_scales(severity_B3, kind_BK), self.category_edges())
+        return stretched(
+            severity_B3, *self.interval_scales(severity_B3, kind_BK), self.category_edges()
+        )
 
     def interval_scales(self, severity_B3: Tensor, kind_BK: Tensor) -> tuple[Tensor, Tensor]:
-        """Return (B, C), below the middle and above, how many halves the interval must reach to enter each category."""
+        """Return (B, C), below the middle and above, how many halves the interval must
+        reach to enter each category."""
         longer_BC = self.get_buffer("interval_length") * narrowness(severity_B3)
         # Sums of products, written out: a product of matrices would be rounded with the network's.
         below_BC, above_BC = (
@@ -249,7 +282,9 @@ class Diagnosis(nn.Module):
 
     def category_edges(self) -> Tensor:
         """(E,) bounds between the categories, standardised."""
-        return self.standard_severity(torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(self.get_buffer("severity_sd")))
+        return self.standard_severity(
+            torch.tensor(CATEGORY_BOUNDS_PERMILLE).to(self.get_buffer("severity_sd"))
+        )
 
 
 def _statistics() -> dict[str, Tensor]:
@@ -284,13 +319,16 @@ def _statistics() -> dict[str, Tensor]:
 
 
 def of_kind(kind_BG: Tensor, values_GN: Tensor) -> Tensor:
-    """Return (B, N) the values of each building's kind, as sums of products, which a graph does not round."""
+    """Return (B, N) the values of each building's kind, as sums of products, which a graph
+    does not round."""
     return (kind_BG[:, :, None] * values_GN).sum(1)
 
 
 def one_hot_categories() -> Tensor:
     """Return a matrix (K, C): 1 where a level belongs to a category."""
-    return nn.functional.one_hot(torch.from_numpy(category_of_levels()), len(CATEGORY_BOUNDS_PERMILLE) + 1).float()
+    return nn.functional.one_hot(
+        torch.from_numpy(category_of_levels()), len(CATEGORY_BOUNDS_PERMILLE) + 1
+    ).float()
 
 
 def asinh(x: Tensor) -> Tensor:
@@ -301,11 +339,13 @@ def asinh(x: Tensor) -> Tensor:
 
 
 def asinh_written_out(x: Tensor) -> Tensor:
-    """Compute the inverse hyperbolic sine as a logarithm (Abramowitz and Stegun 1964, 4.6.20), to 1e-6 absolute.
+    """Compute the inverse hyperbolic sine as a logarithm (Abramowitz and Stegun 1964,
+    4.6.20), to 1e-6 absolute.
 
-    Neither ONNX Runtime nor torch on a CPU has a fast way for the operator: it took a tenth of the time of a pruned
-    network, and 4 % of a step of training; so written, a third of that. Any number gives a finite one; beyond
-    `FARTHEST_STANDARD`, whose square a float32 just holds, the answer is that of the bound.
+    Neither ONNX Runtime nor torch on a CPU has a fast way for the operator: it took a tenth
+    of the time of a pruned network, and 4 % of a step of training; so written, a third of
+    that. Any number gives a finite one; beyond `FARTHEST_STANDARD`, whose square a float32
+    just holds, the answer is that of the bound.
     """
     size = x.abs().clamp(max=FARTHEST_STANDARD)
     return x.sign() * (size + (size * size + 1).sqrt()).log()
@@ -319,7 +359,9 @@ def save_diagnosis(model: Diagnosis, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     metadata = {PREPARED: str(model.preparation)}
-    write_bytes(folder / "model.safetensors", save(state, metadata))  # `save_file` lets nobody else read it
+    write_bytes(
+        folder / "model.safetensors", save(state, metadata)
+    )  # `save_file` lets nobody else read it
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
 
@@ -336,7 +378,8 @@ def load_diagnosis(folder: Path, broken: bool = False) -> Diagnosis:
         model.preparation = PREPARATION if preparation is None else preparation
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
-            f"{folder}: not a readable model ({error}). Run the stage again that wrote it (`plumbline train`, "
+            f"{folder}: not a readable model ({error}). Run the stage again that wrote it "
+            "(`plumbline train`, "
             "`plumbline compress`), or copy the folder again.",
             key="model.unreadable",
         ) from None

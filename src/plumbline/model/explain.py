@@ -1,8 +1,10 @@
 """Explain the model's answers, scatterer by scatterer.
 
-`attention_share`: where the pooled answer looks. `integrated_gradients`: what moved the answer, and by how much.
+`attention_share`: where the pooled answer looks. `integrated_gradients`: what moved the
+answer, and by how much.
 
-Shape legend: B buildings, L scatterers, F features, S stretches of the way from the average building to one of them.
+Shape legend: B buildings, L scatterers, F features, S stretches of the way from the average
+building to one of them.
 """
 
 from __future__ import annotations
@@ -50,8 +52,11 @@ class Explanation(NamedTuple):
     is about 10 %."""
 
 
-def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Explanation:
-    """Explain the answers to raw features, as `Diagnosis.forward` takes them. The model is in evaluation mode."""
+def explain(
+    model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor
+) -> Explanation:
+    """Explain the answers to raw features, as `Diagnosis.forward` takes them. The model is
+    in evaluation mode."""
     inputs = (distance, slope, geometry, mask)
     return Explanation(
         attention_share(model, *inputs),
@@ -61,11 +66,15 @@ def explain(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor,
 
 
 @torch.no_grad()
-def attention_share(model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor) -> Tensor:
-    """Return the share (B, L) of each scatterer in the pooled answer, through all attention layers (attention rollout).
+def attention_share(
+    model: Diagnosis, distance: Tensor, slope: Tensor, geometry: Tensor, mask: Tensor
+) -> Tensor:
+    """Return the share (B, L) of each scatterer in the pooled answer, through all attention
+    layers (attention rollout).
 
-    Abnar and Zuidema 2020: heads are averaged, and each layer's residual connection counts as half. Without attention,
-    and for buildings too long for it, it is the pooling's share alone. Convolutions reach a few neighbours further.
+    Abnar and Zuidema 2020: heads are averaged, and each layer's residual connection counts
+    as half. Without attention, and for buildings too long for it, it is the pooling's share
+    alone. Convolutions reach a few neighbours further.
     """
     network = model.network
     inputs_of = _record_inputs(network, model, distance, slope, geometry, mask)
@@ -85,11 +94,13 @@ def attention_share(model: Diagnosis, distance: Tensor, slope: Tensor, geometry:
 def integrated_gradients(
     model: Diagnosis, question: Question, inputs: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> Attribution:
-    """Integrate gradients on the straight way from the average building's features (Sundararajan et al. 2017).
+    """Integrate gradients on the straight way from the average building's features
+    (Sundararajan et al. 2017).
 
-    The average building has as many scatterers in the same places of the sequence, with zeros for features. The
-    gradient in the middle of a stretch stands for all of it. A stretch is halved where that misses by how much the
-    answer changes along it: a network with normalisations and maxima changes steeply in some places.
+    The average building has as many scatterers in the same places of the sequence, with
+    zeros for features. The gradient in the middle of a stretch stands for all of it. A
+    stretch is halved where that misses by how much the answer changes along it: a network
+    with normalisations and maxima changes steeply in some places.
 
     Args:
         model: in evaluation mode. question: whose answer is explained.
@@ -97,7 +108,8 @@ def integrated_gradients(
     """
     distance, slope, geometry, mask = inputs
     with torch.inference_mode(False), torch.enable_grad():
-        # Copies, because what was made in inference mode never has gradients; padding may hold what is no number.
+        # Copies, because what was made in inference mode never has gradients; padding may
+        # hold what is no number.
         mask = mask.clone()
         ends = [
             model.standardise("distance", distance.clone()).masked_fill(~mask[..., None], 0),
@@ -110,17 +122,23 @@ def integrated_gradients(
             way = _Way(model, question, ends, mask, decided_B)
             stretches = _first_stretches(way)
         difference_B = stretches.after_S.view(FIRST, -1)[-1] - stretches.before_S.view(FIRST, -1)[0]
-        # An equal part of what may be missed for each of the first stretches, and half of it for those that are halved.
+        # An equal part of what may be missed for each of the first stretches, and half of it
+        # for those that are halved.
         allowed_B = TOLERANCE * difference_B.abs().clamp(min=NEGLIGIBLE) / FIRST
         for depth in range(HALVINGS + 1):
             width, halved = 1 / (FIRST << depth), [stretches.select(slice(0))]
             for chunk in stretches.split(max(1, CELLS // mask.shape[1])):
                 gradients, middle_S = way.gradients(chunk.owner_S, chunk.place_S + width / 2)
                 shares = [
-                    width * end_S * slope_S for end_S, slope_S in zip(way.ends(chunk.owner_S), gradients, strict=True)
+                    width * end_S * slope_S
+                    for end_S, slope_S in zip(way.ends(chunk.owner_S), gradients, strict=True)
                 ]
-                gap_S = sum(part_S.flatten(1).sum(1) for part_S in shares) - (chunk.after_S - chunk.before_S)
-                missed_S = (gap_S.abs() > allowed_B[chunk.owner_S] * 0.5**depth) & (depth < HALVINGS)
+                gap_S = sum(part_S.flatten(1).sum(1) for part_S in shares) - (
+                    chunk.after_S - chunk.before_S
+                )
+                missed_S = (gap_S.abs() > allowed_B[chunk.owner_S] * 0.5**depth) & (
+                    depth < HALVINGS
+                )
                 for part, share_S in zip(parts, shares, strict=True):
                     part.index_add_(0, chunk.owner_S[~missed_S], share_S[~missed_S])
                 halved += chunk.select(missed_S).halves(middle_S[missed_S], width / 2)
@@ -148,7 +166,10 @@ class _Stretches(NamedTuple):
 
     def halves(self, middle_S: Tensor, width: float) -> list[_Stretches]:
         """Return both halves of each stretch; `middle_S` is the answer between them."""
-        return [self._replace(after_S=middle_S), self._replace(place_S=self.place_S + width, before_S=middle_S)]
+        return [
+            self._replace(after_S=middle_S),
+            self._replace(place_S=self.place_S + width, before_S=middle_S),
+        ]
 
 
 class _Way(NamedTuple):
@@ -176,7 +197,8 @@ class _Way(NamedTuple):
         return [place_S.view(-1, *[1] * (end.dim() - 1)) * end for end in self.ends(owner_S)]
 
     def gradients(self, owner_S: Tensor, place_S: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Return the gradients of the explained number at places on the ways, and that number (S,) there."""
+        """Return the gradients of the explained number at places on the ways, and that
+        number (S,) there."""
         features = [part.requires_grad_() for part in self.at(owner_S, place_S)]
         explained_S = self.explained(features, owner_S)
         return list(torch.autograd.grad(explained_S.sum(), features)), explained_S.detach()
@@ -187,14 +209,18 @@ def _first_stretches(way: _Way) -> _Stretches:
     buildings = torch.arange(len(way.mask_BL), device=way.mask_BL.device)
     edges = [step / FIRST for step in range(FIRST + 1)]
     answers = [
-        way.explained(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings) for edge in edges
+        way.explained(way.at(buildings, torch.full_like(way.whole[0][:, 0, 0], edge)), buildings)
+        for edge in edges
     ]
     place_S = torch.tensor(edges[:-1], device=buildings.device).repeat_interleave(len(buildings))
-    return _Stretches(buildings.repeat(FIRST), place_S, torch.cat(answers[:-1]), torch.cat(answers[1:]))
+    return _Stretches(
+        buildings.repeat(FIRST), place_S, torch.cat(answers[:-1]), torch.cat(answers[1:])
+    )
 
 
 def _record_inputs(network: Network, model: Diagnosis, *inputs: Tensor) -> dict[nn.Module, Tensor]:
-    """Record the inputs of the attention layers and of the pool while the model answers `inputs`."""
+    """Record the inputs of the attention layers and of the pool while the model answers
+    `inputs`."""
     inputs_of: dict[nn.Module, Tensor] = {}
 
     def record_input(module: nn.Module, arguments: tuple[Any, ...]) -> None:

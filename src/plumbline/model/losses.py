@@ -26,9 +26,11 @@ CHARBONNIER_WIDTH = 1e-3
 FOCAL_GAMMA = 2.0
 """Exponent of `focal`: with a larger one, right answers count less; 0 is cross-entropy."""
 ACCEPTED_WEIGHT = 1.0
-"""Weight of the loss of which quadrants are right answers, as several are where damage is spread."""
+"""Weight of the loss of which quadrants are right answers, as several are where damage is
+spread."""
 LEVEL_WEIGHT = 0.5
-"""Weight of the loss of the level of strain, which the probabilities of the categories are made of."""
+"""Weight of the loss of the level of strain, which the probabilities of the categories are made
+of."""
 MECHANISM_WEIGHT = 0.25
 """Weight of the loss of the mechanism."""
 
@@ -39,7 +41,8 @@ def cross_entropy(cross_entropy_B: Tensor) -> Tensor:
 
 
 def focal(cross_entropy_B: Tensor) -> Tensor:
-    """Return cross-entropy times `(1 - p)^gamma`: buildings already right count little (Lin et al. 2017)."""
+    """Return cross-entropy times `(1 - p)^gamma`: buildings already right count little (Lin
+    et al. 2017)."""
     # Kept from 0, where a root's slope is infinite.
     doubt_B = (-torch.expm1(-cross_entropy_B)).clamp(min=torch.finfo(cross_entropy_B.dtype).tiny)
     return doubt_B.pow(FOCAL_GAMMA) * cross_entropy_B
@@ -65,7 +68,11 @@ class QuadrantLoss:
     kind: QuadrantKind = "cross_entropy"
 
     def __call__(
-        self, answer: RawAnswer, quadrant_B: Tensor, accepted_B4: Tensor, weight_B: Tensor | None = None
+        self,
+        answer: RawAnswer,
+        quadrant_B: Tensor,
+        accepted_B4: Tensor,
+        weight_B: Tensor | None = None,
     ) -> Tensor:
         """Return the mean loss; with weights, a building of weight w counts as w buildings."""
         target_B4 = accepted_B4.to(answer.logits_B4.dtype)
@@ -84,16 +91,21 @@ class QuadrantLoss:
 
 @dataclass(frozen=True)
 class SeverityLoss:
-    """Mean loss of the middle, plus the pinball loss of both ends of the interval (Koenker and Bassett 1978).
+    """Mean loss of the middle, plus the pinball loss of both ends of the interval (Koenker
+    and Bassett 1978).
 
-    `pinball` aims the middle at the median as well, which stays the median in permille, `mse` at the mean of the
-    standardised severity; `huber` and `charbonnier` are between these.
+    `pinball` aims the middle at the median as well, which stays the median in permille,
+    `mse` at the mean of the standardised severity; `huber` and `charbonnier` are between
+    these.
     """
 
     kind: SeverityKind = "pinball"
 
-    def __call__(self, answer: RawAnswer, standard_B: Tensor, weight_B: Tensor | None = None) -> Tensor:
-        """Return the mean loss of standardised severity; with weights, a building of weight w counts as w buildings."""
+    def __call__(
+        self, answer: RawAnswer, standard_B: Tensor, weight_B: Tensor | None = None
+    ) -> Tensor:
+        """Return the mean loss of standardised severity; with weights, a building of weight
+        w counts as w buildings."""
         error_B3 = standard_B[:, None] - answer.severity_B3
         low_B, middle_B, high_B = error_B3.unbind(1)
         middle_loss_B: Tensor = SEVERITY_LOSS[self.kind](middle_B)
@@ -104,20 +116,27 @@ class SeverityLoss:
 
 
 def _pinball(error_B: Tensor, quantile: float) -> Tensor:
-    """Return the pinball loss: its mean is least where the share `quantile` of errors is negative."""
+    """Return the pinball loss: its mean is least where the share `quantile` of errors is
+    negative."""
     return torch.maximum(quantile * error_B, (quantile - 1) * error_B)
 
 
 def accepted_loss(answer: RawAnswer, accepted_B4: Tensor, counts_B: Tensor) -> Tensor:
-    """Return the binary cross-entropy of each quadrant being a right answer, over the buildings that count."""
+    """Return the binary cross-entropy of each quadrant being a right answer, over the
+    buildings that count."""
     target_B4 = accepted_B4.to(answer.accepted_B4.dtype)
-    each_B4 = functional.binary_cross_entropy_with_logits(answer.accepted_B4, target_B4, reduction="none")
+    each_B4 = functional.binary_cross_entropy_with_logits(
+        answer.accepted_B4, target_B4, reduction="none"
+    )
     return counted_mean(each_B4.mean(1), counts_B)
 
 
 def mechanism_loss(answer: RawAnswer, mechanism_B: Tensor, counts_B: Tensor) -> Tensor:
-    """Return the cross-entropy of the mechanism over the buildings that count; 0 if it is unknown."""
-    each_B = functional.cross_entropy(answer.mechanism_BM, mechanism_B.long(), ignore_index=-1, reduction="none")
+    """Return the cross-entropy of the mechanism over the buildings that count; 0 if it is
+    unknown."""
+    each_B = functional.cross_entropy(
+        answer.mechanism_BM, mechanism_B.long(), ignore_index=-1, reduction="none"
+    )
     return counted_mean(each_B, counts_B)
 
 
@@ -167,18 +186,28 @@ class Losses(NamedTuple):
     severity: SeverityLoss
     train: Train
 
-    def over_damaged(self, answer: RawAnswer, labels: LabelColumns, weight_B: Tensor | None = None) -> Tensor:
-        """Return the weighted loss over damaged buildings: quadrant, accepted quadrants and mechanism."""
+    def over_damaged(
+        self, answer: RawAnswer, labels: LabelColumns, weight_B: Tensor | None = None
+    ) -> Tensor:
+        """Return the weighted loss over damaged buildings: quadrant, accepted quadrants and
+        mechanism."""
         counts_B = self.quadrant.counts(labels.quadrant_B, weight_B)
         means = (
-            (self.train.quadrant_weight, self.quadrant(answer, labels.quadrant_B, labels.accepted_B4, weight_B)),
+            (
+                self.train.quadrant_weight,
+                self.quadrant(answer, labels.quadrant_B, labels.accepted_B4, weight_B),
+            ),
             (ACCEPTED_WEIGHT, accepted_loss(answer, labels.accepted_B4, counts_B)),
             (MECHANISM_WEIGHT, mechanism_loss(answer, labels.mechanism_B, counts_B)),
         )
         return sum((weight * mean for weight, mean in means[1:]), start=means[0][0] * means[0][1])
 
     def over_all(
-        self, answer: RawAnswer, labels: LabelColumns, standard_B: Tensor, weight_B: Tensor | None = None
+        self,
+        answer: RawAnswer,
+        labels: LabelColumns,
+        standard_B: Tensor,
+        weight_B: Tensor | None = None,
     ) -> Tensor:
         """Return the weighted loss over all buildings: standardised severity and its level."""
         severity = self.train.severity_weight * self.severity(answer, standard_B, weight_B)

@@ -30,7 +30,11 @@ class Neck(nn.Module):
         self.recompute = spec.checkpoint_activations
         self.attention_limit = spec.attention_limit()
         channels = spec.distance_channels + spec.slope_channels
-        self.position = build_position(spec.position, channels, spec.max_length) if spec.attention_layers else None
+        self.position = (
+            build_position(spec.position, channels, spec.max_length)
+            if spec.attention_layers
+            else None
+        )
         self.attention = nn.ModuleList(
             AttentionLayer(
                 channels,
@@ -50,14 +54,17 @@ class Neck(nn.Module):
         return [cast(AttentionLayer, layer) for layer in self.attention]
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Return features shaped as `x_BLD`; values outside of the mask never reach a position inside.
+        """Return features shaped as `x_BLD`; values outside of the mask never reach a
+        position inside.
 
-        Buildings of more than `max_attention_length` scatterers pass without attention. A building's own length
-        decides, not that of its batch.
+        Buildings of more than `max_attention_length` scatterers pass without attention. A
+        building's own length decides, not that of its batch.
         """
         if self.attention and (limit := self.attention_limit) is not None:
             short_B11 = self.attends(mask_BL)[:, None, None]
-            attended_BLD = torch.where(short_B11, self._mix(x_BLD[:, :limit], mask_BL[:, :limit]), x_BLD[:, :limit])
+            attended_BLD = torch.where(
+                short_B11, self._mix(x_BLD[:, :limit], mask_BL[:, :limit]), x_BLD[:, :limit]
+            )
             x_BLD = torch.cat([attended_BLD, x_BLD[:, limit:]], dim=1)
         elif self.attention:
             x_BLD = self._mix(x_BLD, mask_BL)
@@ -67,7 +74,9 @@ class Neck(nn.Module):
     def attends(self, mask_BL: Tensor) -> Tensor:
         """Return (B,) whether each building is short enough for attention."""
         length_B = mask_BL.sum(1)
-        return length_B <= self.attention_limit if self.attention_limit is not None else length_B > 0
+        return (
+            length_B <= self.attention_limit if self.attention_limit is not None else length_B > 0
+        )
 
     def _mix(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
         """Apply the attention layers one after another, after adding positions."""
@@ -97,10 +106,15 @@ class RawAnswer(NamedTuple):
 class Heads(nn.Module):
     """Layers that join a building's pooled scatterers and geometry, and judge it."""
 
-    def __init__(self, channels: int, looks: int, geometry_width: int, hidden: int, dropout: float) -> None:
+    def __init__(
+        self, channels: int, looks: int, geometry_width: int, hidden: int, dropout: float
+    ) -> None:
         super().__init__()
-        # One layer for each part of what would be a long concatenation: the same sum, and each part can be pruned.
-        self.join_pooled = nn.ModuleList(nn.Linear(channels, hidden, bias=i == 0) for i in range(looks))
+        # One layer for each part of what would be a long concatenation: the same sum, and
+        # each part can be pruned.
+        self.join_pooled = nn.ModuleList(
+            nn.Linear(channels, hidden, bias=i == 0) for i in range(looks)
+        )
         self.join_geometry = nn.Linear(geometry_width, hidden, bias=False)
         self.dropout = nn.Dropout(dropout)
         self.quadrant_head = nn.Linear(hidden, 4)
@@ -110,14 +124,18 @@ class Heads(nn.Module):
         self.mechanism_head = nn.Linear(hidden, len(MECHANISMS))
 
     def forward(self, pooled: list[Tensor], geometry_BG: Tensor) -> RawAnswer:
-        """Judge B buildings by what each look of the pooling gave, (B, D), and by their geometry."""
+        """Judge B buildings by what each look of the pooling gave, (B, D), and by their
+        geometry."""
         parts = [join(look_BD) for join, look_BD in zip(self.join_pooled, pooled, strict=True)]
         joined = sum(parts[1:], start=parts[0]) + self.join_geometry(geometry_BG)
         joined = self.dropout(nn.functional.gelu(joined))
         severity_B3: Tensor = self.severity_head(joined)
         middle_B1 = severity_B3[:, :1]
         # Widths are positive, so the three never cross.
-        below_B1, above_B1 = nn.functional.softplus(severity_B3[:, 1:2]), nn.functional.softplus(severity_B3[:, 2:])
+        below_B1, above_B1 = (
+            nn.functional.softplus(severity_B3[:, 1:2]),
+            nn.functional.softplus(severity_B3[:, 2:]),
+        )
         severity_B3 = torch.cat([middle_B1 - below_B1, middle_B1, middle_B1 + above_B1], dim=-1)
         return RawAnswer(
             self.quadrant_head(joined),
@@ -130,11 +148,18 @@ class Heads(nn.Module):
     @property
     def last(self) -> list[nn.Linear]:
         """Return the layers that give the answers; pruning leaves them."""
-        return [self.quadrant_head, self.severity_head, self.accepted_head, self.level_head, self.mechanism_head]
+        return [
+            self.quadrant_head,
+            self.severity_head,
+            self.accepted_head,
+            self.level_head,
+            self.mechanism_head,
+        ]
 
 
 class Network(nn.Module):
-    """Standardised inputs in, raw answers out. A building's answer depends on that building alone."""
+    """Standardised inputs in, raw answers out. A building's answer depends on that building
+    alone."""
 
     def __init__(self, spec: NetworkSpec) -> None:
         super().__init__()
@@ -144,17 +169,23 @@ class Network(nn.Module):
         self.neck = Neck(spec)
         self.pool = PoolingLayer(spec.pooling, joined)
         self.geometry = nn.Sequential(nn.Linear(len(GEOMETRY), spec.geometry_width), nn.GELU())
-        self.heads = Heads(joined, len(self.pool.looks), spec.geometry_width, spec.hidden, spec.dropout)
+        self.heads = Heads(
+            joined, len(self.pool.looks), spec.geometry_width, spec.hidden, spec.dropout
+        )
 
-    def forward(self, distance_BLF: Tensor, slope_BLF: Tensor, geometry_BF: Tensor, mask_BL: Tensor) -> RawAnswer:
-        """Judge B buildings of up to L scatterers; values outside of `mask_BL` have no influence."""
+    def forward(
+        self, distance_BLF: Tensor, slope_BLF: Tensor, geometry_BF: Tensor, mask_BL: Tensor
+    ) -> RawAnswer:
+        """Judge B buildings of up to L scatterers; values outside of `mask_BL` have no
+        influence."""
         x_BLD = self.neck(self.encoder(distance_BLF, slope_BLF, mask_BL), mask_BL)
         answer: RawAnswer = self.heads(self.pool(x_BLD, mask_BL), self.geometry(geometry_BF))
         return answer
 
 
 def spec_of(network: Network) -> NetworkSpec:
-    """Return the spec with the present widths of the layers; after pruning it differs from `network.spec`."""
+    """Return the spec with the present widths of the layers; after pruning it differs from
+    `network.spec`."""
     distance, slope = network.encoder.distance, network.encoder.slope
     return network.spec.model_copy(
         update={
@@ -166,7 +197,9 @@ def spec_of(network: Network) -> NetworkSpec:
                 LayerSpec(
                     inner=layer.attention.value.out_features,
                     feedforward=layer.widen.out_features,
-                    heads=None if layer.attention.heads == network.spec.heads else layer.attention.heads,
+                    heads=None
+                    if layer.attention.heads == network.spec.heads
+                    else layer.attention.heads,
                 )
                 for layer in network.neck.layers
             ],

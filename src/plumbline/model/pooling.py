@@ -21,7 +21,8 @@ def masked_mean(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
 
 def masked_max(x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
     """Return the largest value (B, D) over the scatterers of each building."""
-    # Lowered, not filled, which is slow in ONNX Runtime; by half of the range, so that no sum passes the end.
+    # Lowered, not filled, which is slow in ONNX Runtime; by half of the range, so that no sum
+    # passes the end.
     lowered_BL1 = (1 - mask_BL1.to(x_BLD.dtype)) * (torch.finfo(x_BLD.dtype).min / 2)
     return (x_BLD + lowered_BL1).amax(1)
 
@@ -38,7 +39,8 @@ class Look(nn.Module, ABC):
 
     @abstractmethod
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """Return the share (B, L) of each scatterer in the vector, averaged over channels; they add up to 1."""
+        """Return the share (B, L) of each scatterer in the vector, averaged over channels;
+        they add up to 1."""
 
 
 class Mean(Look):
@@ -62,7 +64,8 @@ class Max(Look):
         return masked_max(x_BLD, mask_BL1)
 
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
-        """Return the share of channels in which a scatterer is the largest; ties divide a channel."""
+        """Return the share of channels in which a scatterer is the largest; ties divide a
+        channel."""
         largest_BLD = ((x_BLD == masked_max(x_BLD, mask_BL1)[:, None]) & mask_BL1).to(x_BLD.dtype)
         return (largest_BLD / largest_BLD.sum(1, keepdim=True)).mean(-1)
 
@@ -78,12 +81,15 @@ class Deviation(Look):
 
     def share(self, x_BLD: Tensor, mask_BL1: Tensor) -> Tensor:
         """Return the share of the squared deviation, averaged over channels."""
-        squares_BLD = (x_BLD - masked_mean(x_BLD, mask_BL1)[:, None]).square() * mask_BL1 + 1e-5 * mask_BL1
+        squares_BLD = (
+            x_BLD - masked_mean(x_BLD, mask_BL1)[:, None]
+        ).square() * mask_BL1 + 1e-5 * mask_BL1
         return (squares_BLD / squares_BLD.sum(1, keepdim=True)).mean(-1)
 
 
 class Attended(Look):
-    """Mean weighted by a score that is learned (attention pooling: Lin et al. 2017, with one hop)."""
+    """Mean weighted by a score that is learned (attention pooling: Lin et al. 2017, with one
+    hop)."""
 
     def __init__(self, channels: int) -> None:
         super().__init__(channels)
@@ -112,13 +118,16 @@ class PoolingLayer(nn.Module):
     def __init__(self, kind: str, channels: int) -> None:
         super().__init__()
         looks: type[Look] | tuple[type[Look], ...] = POOLING[kind]
-        self.looks = nn.ModuleList(look(channels) for look in (looks if isinstance(looks, tuple) else (looks,)))
+        self.looks = nn.ModuleList(
+            look(channels) for look in (looks if isinstance(looks, tuple) else (looks,))
+        )
 
     def forward(self, x_BLD: Tensor, mask_BL: Tensor) -> list[Tensor]:
         """Return one vector (B, D) for each look."""
         return [look(x_BLD, mask_BL[..., None]) for look in self.looks]
 
     def share(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Return the mean share (B, L) of each scatterer in the looks; they add up to 1, with 0 outside of the mask."""
+        """Return the mean share (B, L) of each scatterer in the looks; they add up to 1,
+        with 0 outside of the mask."""
         shares = [cast(Look, look).share(x_BLD, mask_BL[..., None]) for look in self.looks]
         return torch.stack(shares).mean(0)

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from plumbline.params import Model
 from plumbline.params.plugins import ATTENTION, POSITION
-from plumbline.params.train import BY_LENGTH, AttentionKind, ConvolutionKind, PoolingKind, PositionKind
+from plumbline.params.train import (
+    BY_LENGTH,
+    AttentionKind,
+    ConvolutionKind,
+    PoolingKind,
+    PositionKind,
+)
 
 Position = Annotated[str, POSITION.name()]
 WIDTH = 16
@@ -22,7 +28,8 @@ LONGEST_LEARNED = 64
 
 
 class Sinusoidal(nn.Module):
-    """Sines and cosines of geometric wavelengths (Vaswani et al. 2017, section 3.5), for any length."""
+    """Sines and cosines of geometric wavelengths (Vaswani et al. 2017, section 3.5), for
+    any length."""
 
     any_length = True
     """The code of a place does not depend on `max_length`; without this attribute it does."""
@@ -30,11 +37,15 @@ class Sinusoidal(nn.Module):
     def __init__(self, channels: int, max_length: int | None = None) -> None:
         super().__init__()
         self.project = nn.Linear(WIDTH, channels)
-        self.register_buffer("rate", 1000.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH), persistent=False)
+        self.register_buffer(
+            "rate", 1000.0 ** (-torch.arange(0, WIDTH, 2) / WIDTH), persistent=False
+        )
 
     def forward(self, x_BLD: Tensor) -> Tensor:
         """(L, D) code for the length of `x_BLD`."""
-        angle = torch.arange(x_BLD.shape[1], device=x_BLD.device).to(x_BLD.dtype)[:, None] * self.get_buffer("rate")
+        angle = torch.arange(x_BLD.shape[1], device=x_BLD.device).to(x_BLD.dtype)[
+            :, None
+        ] * self.get_buffer("rate")
         code: Tensor = self.project(torch.cat([angle.sin(), angle.cos()], dim=-1))
         return code
 
@@ -50,7 +61,9 @@ class Learned(nn.Module):
     def forward(self, x_BLD: Tensor) -> Tensor:
         """(L, D) code for the length of `x_BLD`."""
         # Beyond the table there is padding only, which may take any code.
-        place = torch.arange(x_BLD.shape[1], device=x_BLD.device).clamp(max=self.table.num_embeddings - 1)
+        place = torch.arange(x_BLD.shape[1], device=x_BLD.device).clamp(
+            max=self.table.num_embeddings - 1
+        )
         code: Tensor = self.project(self.table(place))
         return code
 
@@ -104,7 +117,10 @@ class NetworkSpec(BaseModel):
     @model_validator(mode="after")
     def _attention_fits(self) -> Self:
         if self.attention_layers and ATTENTION[self.attention] is None:
-            raise ValueError(f"attention: {self.attention} found, with {len(self.attention_layers)} attention layers")
+            raise ValueError(
+                f"attention: {self.attention} found, with {len(self.attention_layers)} attention "
+                "layers"
+            )
         for layer in self.attention_layers:
             if layer.inner % self.heads_of(layer):
                 raise ValueError(f"heads: {self.heads_of(layer)} found, must divide {layer.inner}")

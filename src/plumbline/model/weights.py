@@ -1,4 +1,5 @@
-"""Read files of weights, and check that they are unchanged. What needs torch is imported where it is used."""
+"""Read files of weights, and check that they are unchanged. What needs torch is imported
+where it is used."""
 
 from __future__ import annotations
 
@@ -17,14 +18,16 @@ MANIFEST = "manifest.json"
 
 
 def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
-    """Read the tensors of a file; with `broken`, accept values that are not numbers, so that these can be measured.
+    """Read the tensors of a file; with `broken`, accept values that are not numbers, so
+    that these can be measured.
 
     Raises:
         InputError: the file is not that of the manifest beside it, or contains values that are no
             numbers.
         SafetensorError, OSError: the file is missing or cannot be read.
     """
-    # Here: torch takes a second and 200 MB, and who wants the name of the manifest, as `predict`, needs none of it.
+    # Here: torch takes a second and 200 MB, and who wants the name of the manifest, as
+    # `predict`, needs none of it.
     from safetensors.torch import load_file
 
     tensors = load_file(path)
@@ -32,7 +35,8 @@ def read_weights(path: Path, broken: bool = False) -> dict[str, Tensor]:
     for name, value in tensors.items():
         if not broken and value.is_floating_point() and bool(value.isnan().any()):
             raise InputError(
-                f"{path}: {name} holds values that are no numbers: the file is damaged, or its training went wrong. "
+                f"{path}: {name} holds values that are no numbers: the file is damaged, or its "
+                "training went wrong. "
                 "Get the model again, or train it anew.",
                 key="weights.not_a_number",
             )
@@ -48,7 +52,8 @@ def _check_released(path: Path) -> None:
     listed = files.get(path.name) if isinstance(files, dict) else None
     if isinstance(listed, dict) and listed.get("sha256") != (actual := sha256_file(path)):
         raise InputError(
-            f"{path}: changed since it was released (SHA-256 {actual[:12]}… found, {str(listed.get('sha256'))[:12]}… "
+            f"{path}: changed since it was released (SHA-256 {actual[:12]}… found, "
+            f"{str(listed.get('sha256'))[:12]}… "
             "in the manifest). Get the model again.",
             key="package.changed_file",
         )
@@ -64,7 +69,8 @@ def read_preparation(folder: Path) -> int | None:
     Raises:
         InputError: they are not readable, or the version is no whole number.
     """
-    # Here: who reads the name of the manifest from this module has perhaps no libraries for weights.
+    # Here: who reads the name of the manifest from this module has perhaps no libraries for
+    # weights.
     from safetensors import SafetensorError, safe_open
 
     path = folder / "model.safetensors"
@@ -72,12 +78,15 @@ def read_preparation(folder: Path) -> int | None:
         with safe_open(path, "pt") as file:
             version = (file.metadata() or {}).get(PREPARED)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"{path}: not readable ({error}).", key="network.unreadable_weights") from None
+        raise InputError(
+            f"{path}: not readable ({error}).", key="network.unreadable_weights"
+        ) from None
     if version is None:
         return None
     if not version.isdecimal():
         raise InputError(
-            f"{path}: preparation version {version!r} found, where a whole number is needed. Get the model again, or "
+            f"{path}: preparation version {version!r} found, where a whole number is needed. Get "
+            "the model again, or "
             "train it anew.",
             key="weights.bad_preparation",
         )

@@ -1,4 +1,5 @@
-"""Hold `params.yaml` as typed, validated sections, named as the stages; one module for each section."""
+"""Hold `params.yaml` as typed, validated sections, named as the stages; one module for each
+section."""
 
 from plumbline.params.compress import Compress, Export
 from plumbline.params.ingest import (

@@ -17,7 +17,8 @@ Power = Annotated[float, Field(ge=0, le=8)]
 
 
 class Powers(Section):
-    """Exponents by kind of channel: `1 - ratio` to this power is left. 1: the share that `ratio` gives."""
+    """Exponents by kind of channel: `1 - ratio` to this power is left. 1: the share that
+    `ratio` gives."""
 
     shared: Power = 1.0
     """Width of the layers that see each scatterer, from the first layer to the pooling."""
@@ -41,21 +42,25 @@ class Compress(Optimise):
     powers: Powers = Powers()
     """Kinds of layers that lose more or fewer channels than the ratio says."""
     blocks: int | None = Field(default=None, ge=0)
-    """Blocks of two convolutions of each stream that stay, at most; which ones, the losses say. None: all."""
+    """Blocks of two convolutions of each stream that stay, at most; which ones, the losses
+    say. None: all."""
     heads: int | None = Field(default=None, ge=1)
-    """Heads of each attention layer that stay, at most; which ones, `importance` says. None: all."""
+    """Heads of each attention layer that stay, at most; which ones, `importance` says. None:
+    all."""
     multiple: int = Field(default=1, ge=1, le=64)
-    """Widths are rounded to multiples of this. Those of 8 fill a register, and take less time than some below."""
+    """Widths are rounded to multiples of this. Those of 8 fill a register, and take less
+    time than some below."""
     importance: ImportanceKind = "taylor"
     """Which channels go: those that the losses need least, or those with the smallest weights."""
     importance_batches: int = Field(default=10, ge=1)
     freeze: list[str] = []
-    """Parameters that fine-tuning leaves as pruning left them: patterns as those of `train.freeze`, which does not act
-    here: what lost channels has to learn anew."""
+    """Parameters that fine-tuning leaves as pruning left them: patterns as those of
+    `train.freeze`, which does not act here: what lost channels has to learn anew."""
     distil_weight: float = Field(default=1.0, ge=0, le=MAX_WEIGHT)
     """Weight of following the unpruned network's answers while fine-tuning."""
     sensitivity: int = Field(default=1000, ge=0)
-    """Buildings of the tune split for the scan of what each group of channels is worth; 0: no scan."""
+    """Buildings of the tune split for the scan of what each group of channels is worth; 0: no
+    scan."""
 
 
 EngineArtifact = Literal["pruned", "fp16", "int8"]
@@ -78,12 +83,14 @@ class Export(Section):
     """ONNX files in float32, fp16 and int8, and engines of them."""
 
     opset: int = Field(default=18, ge=18, le=20)
-    """Operator set of the ONNX files. ONNX Runtime 1.16 reads 18 and 19. From 21 on, ONNX Runtime does not open static
-    int8 files (1.31.1: it moves a rounding about and contradicts itself, microsoft/onnxruntime 25526), and older
-    releases take int8 for uint8 unsaid (27845)."""
+    """Operator set of the ONNX files. ONNX Runtime 1.16 reads 18 and 19. From 21 on, ONNX
+    Runtime does not open static int8 files (1.31.1: it moves a rounding about and
+    contradicts itself, microsoft/onnxruntime 25526), and older releases take int8 for uint8
+    unsaid (27845)."""
     calibration_batches: int = Field(default=8, ge=2)
     calibration_batch_size: int = Field(default=64, ge=1)
     engines: list[EngineArtifact] = []
-    """TensorRT engines to build in this stage; each needs a GPU and the extra `trt`. They are never packaged."""
+    """TensorRT engines to build in this stage; each needs a GPU and the extra `trt`. They
+    are never packaged."""
     max_change: Change = Change()
     """Layers whose products in int8 change the answers most go back to float until this is kept."""

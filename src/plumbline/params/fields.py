@@ -1,4 +1,5 @@
-"""Define the parameters of restoration: the sections of `restoration/params.yaml`, named as the stages."""
+"""Define the parameters of restoration: the sections of `restoration/params.yaml`, named as
+the stages."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ AdapterDomain = Literal["noise", "atmosphere", "unwrapping", "sparse"]
 
 
 class BorrowedScenes(Section):
-    """Scenes over a user's own points: their places, lines of sight and residuals, with a known movement put in."""
+    """Scenes over a user's own points: their places, lines of sight and residuals, with a
+    known movement put in."""
 
     points: list[Path] = Field(min_length=1)
     scenes: int = Field(ge=1, le=10_000)
@@ -58,7 +60,8 @@ class PrepareFields(Section):
 
 
 class Denoiser(Section):
-    """The network that takes noise off a field (`diffusers.UNet2DModel`), and the diffusion that it is trained for."""
+    """The network that takes noise off a field (`diffusers.UNet2DModel`), and the diffusion
+    that it is trained for."""
 
     channels: list[Annotated[int, Field(ge=8, multiple_of=8)]] = Field(min_length=2, max_length=6)
     """Channels of each level; each level is half as fine as the one before."""
@@ -103,7 +106,8 @@ class AdapterFields(TrainFields):
             *super().checks(),
             (
                 self.devices * self.nodes > 1 or self.strategy != "auto",
-                f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} found; adapters train "
+                f"devices, nodes, strategy: {self.devices}, {self.nodes} and {self.strategy} "
+                "found; adapters train "
                 "in one process. Use 1, 1 and auto; train.devices may still be more",
                 "adapter.several_processes",
             ),
@@ -141,7 +145,14 @@ class FieldGate(Section):
     """One rule: a metric of an artifact on a slice, and one bound."""
 
     metric: Literal[
-        "rmse_mm", "psnr_db", "ssim", "gradient_error_mm_m", "crps_mm", "coverage", "parity_mm", "size_bytes"
+        "rmse_mm",
+        "psnr_db",
+        "ssim",
+        "gradient_error_mm_m",
+        "crps_mm",
+        "coverage",
+        "parity_mm",
+        "size_bytes",
     ]
     artifact: Literal["float32", "fp16", "int8"]
     slice: str = "all"
@@ -149,13 +160,15 @@ class FieldGate(Section):
     min: float | None = None
     max: float | None = None
     max_ratio_to: Literal["gaussian_process", "champion", "float32", "base"] | None = None
-    """Denominator of the ratio of means; its one-sided confidence bound may not exceed `bound`. `base`: the
-    model without the adapter, on a slice of that adapter."""
+    """Denominator of the ratio of means; its one-sided confidence bound may not exceed
+    `bound`. `base`: the model without the adapter, on a slice of that adapter."""
     bound: Positive | None = None
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
-        bounds = [name for name in ("min", "max", "max_ratio_to") if getattr(self, name) is not None]
+        bounds = [
+            name for name in ("min", "max", "max_ratio_to") if getattr(self, name) is not None
+        ]
         return [
             (
                 len(bounds) != 1,
@@ -168,8 +181,10 @@ class FieldGate(Section):
                 "gate.no_comparison",
             ),
             (
-                self.max_ratio_to is not None and self.metric not in ("rmse_mm", "gradient_error_mm_m", "crps_mm"),
-                f"max_ratio_to bounds what is better if it is smaller; {self.metric} needs min or max",
+                self.max_ratio_to is not None
+                and self.metric not in ("rmse_mm", "gradient_error_mm_m", "crps_mm"),
+                f"max_ratio_to bounds what is better if it is smaller; {self.metric} needs min "
+                "or max",
                 "gate.ratio_of_larger_is_better",
             ),
         ]
@@ -232,4 +247,8 @@ class RestorationParams(Section):
                 f"{name}: {cells} found; {levels} levels need a multiple of {multiple}",
                 "cells.no_multiple",
             )
-            yield cells > most, f"{name}: {cells} found, and scenes have {most} (simulate.cells)", "cells.beyond_scene"
+            yield (
+                cells > most,
+                f"{name}: {cells} found, and scenes have {most} (simulate.cells)",
+                "cells.beyond_scene",
+            )

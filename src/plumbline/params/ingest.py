@@ -25,7 +25,10 @@ ColumnRole = Literal[
     "rmse",
 ]
 
-PARAMS_FILE = "a file my.yaml and add `--params my.yaml` (in the pipeline: into section ingest of params.yaml)"
+PARAMS_FILE = (
+    "a file my.yaml and add `--params my.yaml` (in the pipeline: into section ingest "
+    "of params.yaml)"
+)
 """File into which users write what a product does not state; messages begin with `Write … into`."""
 
 Shift = Annotated[float, Field(ge=-1000, le=1000)]
@@ -63,7 +66,8 @@ FORMATS: tuple[str, ...] = get_args(Format)
 
 
 class ProfileRows(Section):
-    """Facts that profile rows (the first generation's `d0,s0,d1,s1,…,span,width`) lack; they are never guessed."""
+    """Facts that profile rows (the first generation's `d0,s0,d1,s1,…,span,width`) lack;
+    they are never guessed."""
 
     labelled: bool
     """True if each row ends with `severity,location`."""
@@ -73,14 +77,16 @@ class ProfileRows(Section):
     severity_unit: Literal["permille", "percent", "strain"] | None = None
     """Unit of the severity in labelled rows; `strain` is m/m."""
     quadrants: dict[Annotated[int, Field(ge=0)], Literal["NE", "NW", "SW", "SE", "none"]] = {}
-    """Code of a location in labelled rows -> its quadrant where distances ascend from west to east, or `none`."""
+    """Code of a location in labelled rows -> its quadrant where distances ascend from west
+    to east, or `none`."""
     years: Annotated[float, Field(gt=0, le=100)] | None = None
     """Length of the time in which the slopes came about; or its days, `first` and `last`."""
     first: date | None = None
     last: date | None = None
     same_building: Literal["size", "row", "file"] = "size"
-    """Rows of one building, which go into one split together: the rows of a city that are equal in span and
-    width (a building that was given at several levels of difficulty), each row alone, or all rows of a file."""
+    """Rows of one building, which go into one split together: the rows of a city that are
+    equal in span and width (a building that was given at several levels of difficulty),
+    each row alone, or all rows of a file."""
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
@@ -89,18 +95,21 @@ class ProfileRows(Section):
         return [
             (
                 self.labelled and of_labels != (True, True),
-                "labelled rows need severity_unit, and quadrants, which say what the codes of locations mean "
+                "labelled rows need severity_unit, and quadrants, which say what the codes of "
+                "locations mean "
                 "(code -> NE, NW, SW, SE or none); they are never guessed",
                 "labels.meaning_missing",
             ),
             (
                 not self.labelled and any(of_labels),
-                "severity_unit and quadrants are of labelled rows; leave them out, or: labelled: true",
+                "severity_unit and quadrants are of labelled rows; leave them out, or: labelled: "
+                "true",
                 "labels.not_labelled",
             ),
             (
                 times not in ((True, False, False), (False, True, True)),
-                "the time of the observation is needed once: years, or first and last; it is never guessed",
+                "the time of the observation is needed once: years, or first and last; it is "
+                "never guessed",
                 "observation.not_given_once",
             ),
             (
@@ -127,11 +136,13 @@ class Product(Section):
     look: Literal["right", "left"] = "right"
     """Side to which the antenna looks, seen in the direction of flight."""
     missing: list[float | str] | None = None
-    """Numbers and texts that stand for no value; left out, numbers that repeat far off their series are found."""
+    """Numbers and texts that stand for no value; left out, numbers that repeat far off
+    their series are found."""
     moved_m: tuple[Shift, Shift] | None = None
     """Metres east and north by which its points are moved, where they lie beside the footprints."""
     raised_m: Shift | None = None
-    """Metres by which its heights are raised, where they count from elsewhere than those of other tracks."""
+    """Metres by which its heights are raised, where they count from elsewhere than those of
+    other tracks."""
     component: Literal["up", "east"] | None = None
     """Component of an EGMS L3 product."""
     geometry: str | None = None
@@ -224,10 +235,15 @@ class Product(Section):
                 "columns: easting and northing, or latitude and longitude are needed",
                 "columns.no_coordinates",
             ),
-            (plane and self.crs is None, "crs must be stated with easting and northing", "columns.no_crs"),
+            (
+                plane and self.crs is None,
+                "crs must be stated with easting and northing",
+                "columns.no_crs",
+            ),
             (
                 (len(vector), ways) not in ((3, [0, 0]), (0, [1, 1])),
-                "the line of sight is needed once: columns los_east, los_north and los_up, or an incidence (column or "
+                "the line of sight is needed once: columns los_east, los_north and los_up, or an "
+                "incidence (column or "
                 "incidence_deg) and a heading (column or heading_deg)",
                 "sight.not_given_once",
             ),
@@ -254,14 +270,17 @@ class Ingest(Section):
     """Product files to read, and how to read them."""
 
     products: dict[str, Product] = {}
-    """Patterns of file names (`*`, `?`, `[]`) -> what such files do not say themselves; the first that fits counts."""
+    """Patterns of file names (`*`, `?`, `[]`) -> what such files do not say themselves; the
+    first that fits counts."""
     footprints: dict[str, Footprints] = {}
     """Options of files of footprints, by their name."""
     crs: Annotated[str, Field(min_length=1)] | None = None
-    """Projected CRS in m that all is worked in, and north is that of; None: that of a city's first product."""
+    """Projected CRS in m that all is worked in, and north is that of; None: that of a
+    city's first product."""
     min_coherence: Fraction = 0.0
     """Points with a temporal coherence below are dropped, where the product gives one."""
     max_rmse_mm: Positive | None = None
-    """Points whose fit leaves more are dropped, where the product gives a root mean square error."""
+    """Points whose fit leaves more are dropped, where the product gives a root mean square
+    error."""
     tile_m: float = Field(default=2500.0, ge=100, le=1_000_000)
     """Side of the square tiles that points and buildings are stored and worked on by, m."""

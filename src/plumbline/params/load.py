@@ -22,7 +22,8 @@ from plumbline.params.validate import Gates, Package, Validate
 
 AnySection = TypeVar("AnySection", bound=Section)
 KEYS = {"extra_forbidden": "params.unknown_key", "missing": "params.missing_key"}
-"""Keys of errors by pydantic's types. A check of a section has its own; all others are `params.bad_value`."""
+"""Keys of errors by pydantic's types. A check of a section has its own; all others are
+`params.bad_value`."""
 FAMILY = "family"
 """Key of a params file that says of what family of models it is; diagnosis without it."""
 
@@ -49,8 +50,9 @@ def load_params(path: Path = Path("params.yaml")) -> Params:
     """Read and check `params.yaml`.
 
     Raises:
-        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of
-            range; the message names every such key, what was found and what is allowed.
+        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the
+            wrong type or out of range; the message names every such key, what was found and
+            what is allowed.
     """
     return parse_params(read_yaml(path), str(path))
 
@@ -59,19 +61,23 @@ def load_ingest(path: Path) -> Ingest:
     """Read section `ingest` of a params file; the file may lack all other sections.
 
     Raises:
-        InputError: the file is missing, is not YAML, has a key that is no section, or its section `ingest` is wrong.
+        InputError: the file is missing, is not YAML, has a key that is no section, or its
+            section `ingest` is wrong.
     """
     return load_section(path, "ingest", Ingest) or Ingest()
 
 
 def is_partial(path: Path) -> bool:
-    """Return whether a params file lacks sections that the pipeline needs, as a file made for `--params` does.
+    """Return whether a params file lacks sections that the pipeline needs, as a file made
+    for `--params` does.
 
     Raises:
         InputError: it is missing or not YAML.
     """
     content = read_yaml(path)
-    needed = {field.alias or name for name, field in Params.model_fields.items() if field.is_required()}
+    needed = {
+        field.alias or name for name, field in Params.model_fields.items() if field.is_required()
+    }
     return isinstance(content, dict) and bool(content) and not needed <= content.keys()
 
 
@@ -89,15 +95,19 @@ def load_section(path: Path, name: str, kind: type[AnySection]) -> AnySection | 
     """Read one section of a params file; None if the file lacks it.
 
     Raises:
-        InputError: the file is missing, is not YAML, has a key that is no section, or the section is wrong.
+        InputError: the file is missing, is not YAML, has a key that is no section, or the
+            section is wrong.
     """
     content = read_yaml(path)
     content = {} if content is None else content
     sections = {field.alias or name for name, field in Params.model_fields.items()} | {FAMILY}
-    unknown = sorted(map(str, set(content) - sections)) if isinstance(content, dict) else ["its content"]
+    unknown = (
+        sorted(map(str, set(content) - sections)) if isinstance(content, dict) else ["its content"]
+    )
     if unknown:
         raise InputError(
-            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files do not contain is set "
+            f"{path}: {', '.join(unknown[:5])}: no section of a params file. What product files "
+            "do not contain is set "
             "under ingest, products (docs/formats.md).",
             key="params.unknown_section",
         )
@@ -123,7 +133,8 @@ def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
     """Check the content of a whole params file.
 
     Raises:
-        InputError: a key is unknown, missing, of the wrong type or out of range; the message names every such key.
+        InputError: a key is unknown, missing, of the wrong type or out of range; the
+            message names every such key.
     """
     try:
         return kind.model_validate(content)
@@ -155,24 +166,37 @@ def read_yaml(path: Path) -> Any:
     try:
         content = path.read_bytes()
         # As editors of Windows write it; without a mark at its beginning, only UTF-8 can be told.
-        encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+        encoding = (
+            "utf-16"
+            if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+            else "utf-8-sig"
+        )
         return _EachKeyOnce(content.decode(encoding)).get_single_data()
     except FileNotFoundError:
         raise InputError(
-            f"{path}: no such file. Run from the project's root, or give --params FILE.", key="file.missing"
+            f"{path}: no such file. Run from the project's root, or give --params FILE.",
+            key="file.missing",
         ) from None
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read ({error.strerror}). Give a parameters file.", key="file.unreadable"
+            f"{path}: cannot be read ({error.strerror}). Give a parameters file.",
+            key="file.unreadable",
         ) from None
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise InputError(
-            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as UTF-8.",
+            f"{path}: not readable as YAML (line {line}: text that is not in UTF-8). Save it as "
+            "UTF-8.",
             key="yaml.not_utf8",
         ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a day that is none, as 2020-02-30, is a ValueError
-        raise InputError(f"{path}: not readable as YAML ({error}).", key="yaml.unreadable") from None
+    except (
+        yaml.YAMLError,
+        ValueError,
+        RecursionError,
+    ) as error:  # a day that is none, as 2020-02-30, is a ValueError
+        raise InputError(
+            f"{path}: not readable as YAML ({error}).", key="yaml.unreadable"
+        ) from None
 
 
 def _refusal(error: ValidationError, source: str, section: str = "") -> InputError:
@@ -184,7 +208,10 @@ def _refusal(error: ValidationError, source: str, section: str = "") -> InputErr
 
 
 def _explain(item: Any, section: str) -> str:
-    key = ".".join(str(part) for part in ([section] if section else []) + list(item["loc"])) or "the file"
+    key = (
+        ".".join(str(part) for part in ([section] if section else []) + list(item["loc"]))
+        or "the file"
+    )
     if item["type"] == "extra_forbidden":
         return f"{key}: unknown key. Remove it, or check its spelling."
     if item["type"] == "missing":
@@ -197,7 +224,8 @@ def load_restoration(path: Path = Path("params.yaml")) -> RestorationParams:
     """Read and check the `params.yaml` of a restoration project.
 
     Raises:
-        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the wrong type or out of range;
-            the message names every such key, what was found and what is allowed.
+        InputError: the file is missing, is not YAML, or a key is unknown, missing, of the
+            wrong type or out of range; the message names every such key, what was found and
+            what is allowed.
     """
     return validated(RestorationParams, read_yaml(path), str(path))

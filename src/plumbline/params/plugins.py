@@ -1,7 +1,9 @@
-"""List the plug-ins of a network and its training: a table for each kind, with a line for each plug-in.
+"""List the plug-ins of a network and its training: a table for each kind, with a line for
+each plug-in.
 
-A line is a name for `params.yaml` and, as text, where the plug-in is: parameters are checked without loading torch, and
-a name from anybody's file is only ever looked up here. docs/decisions/0044 says why.
+A line is a name for `params.yaml` and, as text, where the plug-in is: parameters are
+checked without loading torch, and a name from anybody's file is only ever looked up here.
+docs/decisions/0044 says why.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Plugins(Mapping[str, Any]):
         return len(self.places)
 
     def name(self, *extra_names: str) -> BeforeValidator:
-        """Return a validator: the value must be a name in the table at that time, or one of `extra_names`."""
+        """Return a validator: the value must be a name in the table at that time, or one of
+        `extra_names`."""
 
         def check(value: object) -> object:
             names = (*self, *extra_names)
@@ -63,7 +66,8 @@ CONVOLUTION = Plugins(
     plain="plumbline.model.encoder:plain",
     separable="plumbline.model.encoder:Separable",
 )
-"""Channels in, channels out and kernel to a module (B, channels in, L) -> (B, channels out, L) with `out_channels`."""
+"""Channels in, channels out and kernel to a module (B, channels in, L) -> (B, channels out,
+L) with `out_channels`."""
 
 POSITION = Plugins(
     none=None,
@@ -102,7 +106,8 @@ PADDING = Plugins(
     last="plumbline.prepare.features.sequences:last",
     replicate="plumbline.prepare.features.sequences:replicate",
 )
-"""Values (B, L, F) and mask (B, L) of a batch to what its padding holds, in a shape that broadcasts to (B, L, F)."""
+"""Values (B, L, F) and mask (B, L) of a batch to what its padding holds, in a shape that
+broadcasts to (B, L, F)."""
 
 IMPORTANCE = Plugins(
     taylor="torch_pruning.pruner.importance:GroupTaylorImportance",

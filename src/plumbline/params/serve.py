@@ -32,8 +32,8 @@ class Adapt(Section):
     min_lora_labels: int = Field(default=100, ge=5)
     """Smallest number of labels for low-rank changes: with 50 only the level gains."""
     min_interval_labels: int = Field(default=40, ge=10)
-    """Smallest number of labels for a new interval: the share that it then covers varies by 5 points from city to
-    city."""
+    """Smallest number of labels for a new interval: the share that it then covers varies by
+    5 points from city to city."""
     min_temperature_labels: int = Field(default=40, ge=10)
     """Smallest number of buildings with a quadrant for a new temperature."""
     seed: int = Field(default=0, ge=0, le=2**32 - 1)
@@ -46,7 +46,8 @@ class Adapt(Section):
         return round(self.unfreeze_at * self.epochs)
 
     def as_train(self) -> Train:
-        """Return the settings of the optimisation that fits the changes, in the form that training takes."""
+        """Return the settings of the optimisation that fits the changes, in the form that
+        training takes."""
         return Train(
             epochs=self.epochs,
             patience=self.epochs,
@@ -71,7 +72,8 @@ class Drift(Section):
     confidence: float = Field(default=0.99, gt=0.5, lt=1)
     """That a delivery without drift is not said to have any, for each kind of figure."""
     max_distance: Fraction = 0.3
-    """Kolmogorov-Smirnov distance of a column from the nearest training city, less what chance can make of it."""
+    """Kolmogorov-Smirnov distance of a column from the nearest training city, less what
+    chance can make of it."""
     max_psi: Positive = 0.25
     """Population stability index of the same; both must be exceeded."""
     max_novel_share: Fraction = 0.2
@@ -95,7 +97,9 @@ COMPARISONS: dict[str, Callable[[Any, float], Any]] = {
     "<": operator.lt,
     "<=": operator.le,
 }
-CONDITION = re.compile(r"\s*(\w+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", re.ASCII)
+CONDITION = re.compile(
+    r"\s*(\w+)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*", re.ASCII
+)
 """One column, one comparison, one number."""
 
 
@@ -116,16 +120,20 @@ def parse_condition(text: str) -> Condition:
     """
     parts = CONDITION.fullmatch(text)
     if parts is None or not math.isfinite(float(parts[3])):
-        raise ValueError('one column, one of > >= < <=, and one number needed, as "p_damaged > 0.5"')
+        raise ValueError(
+            'one column, one of > >= < <=, and one number needed, as "p_damaged > 0.5"'
+        )
     return Condition(parts[1], parts[2], float(parts[3]))
 
 
 class Alarm(Section):
-    """A rule: buildings that meet its condition for some deliveries in a row have an alarm; see docs/score.md."""
+    """A rule: buildings that meet its condition for some deliveries in a row have an alarm;
+    see docs/score.md."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")
     when: str
-    """`COLUMN > NUMBER` (or `>=`, `<`, `<=`), of a column of the predictions table that holds numbers."""
+    """`COLUMN > NUMBER` (or `>=`, `<`, `<=`), of a column of the predictions table that
+    holds numbers."""
     ends: float | None = None
     """An alarm goes on while the condition holds with this number; None: with that of `when`."""
     in_a_row: int = Field(default=2, ge=1, le=100)
@@ -145,11 +153,14 @@ class Alarm(Section):
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
-        side, is_beyond = ("above", operator.gt) if self.comparison[0] == ">" else ("below", operator.lt)
+        side, is_beyond = (
+            ("above", operator.gt) if self.comparison[0] == ">" else ("below", operator.lt)
+        )
         return [
             (
                 is_beyond(self.bound, self.limit),
-                f"ends {self.bound:g} is {side} the limit {self.limit:g} of when ({self.when.strip()}): an alarm "
+                f"ends {self.bound:g} is {side} the limit {self.limit:g} of when "
+                f"({self.when.strip()}): an alarm "
                 "would end as it begins. Give the limit, or a number on its harmless side",
                 "alarm.ends_beyond_limit",
             ),
@@ -194,23 +205,26 @@ class Score(Section):
     """Deliveries to watch for, and what to do with each."""
 
     source: Path = Path("data/deliveries")
-    """`SOURCE/PLACE/DELIVERY/`: a folder a place, and in it a folder a delivery with the products of all tracks."""
+    """`SOURCE/PLACE/DELIVERY/`: a folder a place, and in it a folder a delivery with the
+    products of all tracks."""
     out: Path = Path("data/score")
     """Gets `OUT/PLACE/DELIVERY-HASH/`."""
     footprints: dict[str, Path] = {}
     """Place -> footprints, for deliveries that bring none of their own."""
     damage_rates: dict[str, Annotated[float, Field(gt=0, lt=1)]] = {}
-    """Place -> share of its buildings that are damaged; of others it is estimated for each delivery, and an alarm on
-    `p_damaged` follows what chance makes of that."""
+    """Place -> share of its buildings that are damaged; of others it is estimated for each
+    delivery, and an alarm on `p_damaged` follows what chance makes of that."""
     causes: dict[str, Path] = {}
-    """Place -> what may have caused damage there: a vector file of lines, polygons or points (docs/causes.md)."""
+    """Place -> what may have caused damage there: a vector file of lines, polygons or
+    points (docs/causes.md)."""
     damage_rate_by: Literal["city", "place"] = "place"
-    """`city`: one estimated share for all buildings of a place; `place`: where damage gathers, the neighbours tell a
-    share."""
+    """`city`: one estimated share for all buildings of a place; `place`: where damage
+    gathers, the neighbours tell a share."""
     settle_s: float = Field(default=60.0, ge=0, le=86_400)
     """A delivery counts as complete once nothing in it has changed for so many seconds."""
     marker: str | None = Field(default=None, pattern=r"^[^/]+$")
-    """Name of a file that whoever delivers writes last; without it in a delivery, that one is not complete."""
+    """Name of a file that whoever delivers writes last; without it in a delivery, that one
+    is not complete."""
     drift: Drift = Drift()
     lend: dict[str, Lend] = {}
     """Place -> how its points are lent; as `Lend` says by itself for others."""
@@ -221,21 +235,28 @@ class Score(Section):
         """Return the rules between its keys."""
         names = [rule.name for rule in self.alarms]
         twice = sorted({name for name in names if names.count(name) > 1})
-        return [(twice, f"alarms: two rules have the name {', '.join(twice)}; give each its own", "alarm.same_name")]
+        return [
+            (
+                twice,
+                f"alarms: two rules have the name {', '.join(twice)}; give each its own",
+                "alarm.same_name",
+            )
+        ]
 
 
 class Tidy(Section):
     """What to keep on a system that runs for months; see docs/operations/retention.md."""
 
     former_champions: int = Field(default=5, ge=1, le=99)
-    """Number of times in a row that `plumbline release rollback` can go back: their packages stay."""
+    """Number of times in a row that `plumbline release rollback` can go back: their packages
+    stay."""
     packages: int = Field(default=5, ge=0, le=10_000)
     """Newest packages of the registry that stay besides the champions, and any with an alias."""
     runs: int = Field(default=10, ge=1, le=10_000)
-    """Newest commits of each branch whose results stay in DVC's cache of a worker's clone. And the newest records of
-    training that stay in MLflow, however old."""
+    """Newest commits of each branch whose results stay in DVC's cache of a worker's clone.
+    And the newest records of training that stay in MLflow, however old."""
     days: float = Field(default=30.0, gt=0, le=3650)
-    """Days after which what has ended goes: Prefect's records of runs, MLflow's of training, what interrupted work left
-    in `.plumbline`."""
+    """Days after which what has ended goes: Prefect's records of runs, MLflow's of
+    training, what interrupted work left in `.plumbline`."""
     log_mib: float = Field(default=20.0, gt=0, le=10_000)
     """MiB from which a log of the server or a worker is cut to its last half."""

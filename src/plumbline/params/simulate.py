@@ -25,8 +25,8 @@ class City(Section):
     damaged: Fraction | None = None
     """Share of buildings with a local failure, where it differs from `simulate.damaged`."""
     movement: Literal["any", "town"] = "any"
-    """Distribution of whole-building movement. any: up to 300 mm and 25 mm/m, for training. town: as in EGMS of a
-    real town."""
+    """Distribution of whole-building movement. any: up to 300 mm and 25 mm/m, for training.
+    town: as in EGMS of a real town."""
 
 
 class Borrowed(Section):
@@ -52,11 +52,13 @@ class Borrowed(Section):
 CITY_NAME = r"^[a-z0-9_]+$"
 CityName = Annotated[str, Field(pattern=CITY_NAME)]
 LENT = Path("data/borrowed")
-"""Folder of the cities that deliveries have lent: `CITY/`, and `CITY.yaml` as an entry of `simulate.borrowed`."""
+"""Folder of the cities that deliveries have lent: `CITY/`, and `CITY.yaml` as an entry of
+`simulate.borrowed`."""
 
 
 class Mechanisms(Section):
-    """How buildings fail: a share of the failures for each, in any proportion; see `structure.other_failures`."""
+    """How buildings fail: a share of the failures for each, in any proportion; see
+    `structure.other_failures`."""
 
     corner: float = Field(default=0.45, ge=0)
     end: float = Field(default=0.13, ge=0)
@@ -83,19 +85,28 @@ class Mechanisms(Section):
 
 
 class Simulate(Section):
-    """Invented cities: `cities` are labelled for training; `showcase` is predicted at the end of a run."""
+    """Invented cities: `cities` are labelled for training; `showcase` is predicted at the
+    end of a run."""
 
     cities: dict[CityName, City] = Field(min_length=1)
     borrowed: dict[CityName, Borrowed] = {}
-    """Further cities for training, whose points and footprints are real. Those in `LENT` are added to them."""
+    """Further cities for training, whose points and footprints are real. Those in `LENT`
+    are added to them."""
     showcase: City
     years: float = Field(default=2.5, ge=0.5, le=10)
     """Length of the observation."""
     damaged: Fraction = 0.8
-    """Share of buildings with a local failure; the others move as a whole, or over a tunnel, only."""
+    """Share of buildings with a local failure; the others move as a whole, or over a tunnel,
+    only."""
     mechanisms: Mechanisms = Mechanisms()
 
     def checks(self) -> Checks:
         """Return the rules between its keys."""
         twice = sorted(self.cities.keys() & self.borrowed.keys())
-        return [(twice, f"cities and borrowed both name {', '.join(twice)}; give one another name", "cities.same_name")]
+        return [
+            (
+                twice,
+                f"cities and borrowed both name {', '.join(twice)}; give one another name",
+                "cities.same_name",
+            )
+        ]

@@ -37,14 +37,23 @@ HIGHER_IS_BETTER = {
     "weight_bytes": False,
     "size_ratio": False,
 }
-"""Metrics that a rule may name, as `validate.metrics` measures them, and which way is better. A ratio is to
-`float32`. Latency is absent: it differs from run to run."""
+"""Metrics that a rule may name, as `validate.metrics` measures them, and which way is
+better. A ratio is to `float32`. Latency is absent: it differs from run to run."""
 SLICES = (
     "all",
     "worst",
     *(
         f"{kind}:*"
-        for kind in ("city", "points", "area", "category", "resolved", "difficulty", "mechanism", "accepted")
+        for kind in (
+            "city",
+            "points",
+            "area",
+            "category",
+            "resolved",
+            "difficulty",
+            "mechanism",
+            "accepted",
+        )
     ),
     "points:0-9",
     "points:10-19",
@@ -64,10 +73,15 @@ SLICES = (
     "accepted:1",
     "accepted:2+",
 )
-"""Those that every run has, as `validate.slices` makes them, and words for several: `worst` for all, `KIND:*` for all
-of a kind. `city:NAME` is known when the cities are."""
+"""Those that every run has, as `validate.slices` makes them, and words for several: `worst`
+for all, `KIND:*` for all of a kind. `city:NAME` is known when the cities are."""
 CITY = "city:"
-OF_QUADRANTS = ("quadrant_accuracy", "quadrant_macro_f1", "expected_calibration_error", "quadrant_accuracy_at_70")
+OF_QUADRANTS = (
+    "quadrant_accuracy",
+    "quadrant_macro_f1",
+    "expected_calibration_error",
+    "quadrant_accuracy_at_70",
+)
 """Metrics over the buildings that have a quadrant."""
 OF_BUILDINGS = (
     *OF_QUADRANTS,
@@ -78,7 +92,8 @@ OF_BUILDINGS = (
     "interval_width",
     "missed_share",
 )
-"""Metrics over buildings, which slices have too: two artifacts' are compared on resamples of them."""
+"""Metrics over buildings, which slices have too: two artifacts' are compared on resamples of
+them."""
 OF_BASELINE = tuple(name for name in OF_BUILDINGS if not name.startswith("interval_"))
 """An engineer's least squares give no interval."""
 
@@ -87,12 +102,15 @@ def _known(name: str, names: Collection[str]) -> str:
     """Return `found` if it is known.
 
     Raises:
-        ValueError: it is not; the message names those that are spelt most like it, or all where none is near.
+        ValueError: it is not; the message names those that are spelt most like it, or all
+            where none is near.
     """
     if name in names:
         return name
     near = get_close_matches(name, names, n=3, cutoff=0.5)
-    raise ValueError(f"no such name; nearest: {', '.join(near)}" if near else f"one of {', '.join(names)} needed")
+    raise ValueError(
+        f"no such name; nearest: {', '.join(near)}" if near else f"one of {', '.join(names)} needed"
+    )
 
 
 class Gate(Section):
@@ -101,13 +119,14 @@ class Gate(Section):
     metric: str
     artifact: Literal["float32", "pruned", "fp16", "int8"]
     slice: str = "all"
-    """A slice of `validate.slices`; or `worst`: all with at least `Gates.min_worst_slice` buildings, and `city:*`: all
-    such cities."""
+    """A slice of `validate.slices`; or `worst`: all with at least `Gates.min_worst_slice`
+    buildings, and `city:*`: all such cities."""
     min: float | None = None
     max: float | None = None
     max_drop_vs: Literal["float32", "champion", "baseline"] | None = None
     margin: float = 0.0
-    """Margin of `max_drop_vs`, in the metric's unit: how much worse it may be; negative: how much better it must be."""
+    """Margin of `max_drop_vs`, in the metric's unit: how much worse it may be; negative:
+    how much better it must be."""
     confidence: float | None = Field(default=None, gt=0.5, lt=1)
     """Confidence of the one-sided bound of `max_drop_vs`; by default that of the section."""
 
@@ -122,8 +141,8 @@ class Gate(Section):
         return part if part.startswith(CITY) else _known(part, (*SLICES, f"{CITY}NAME"))
 
     def checks(self) -> Checks:
-        """Return the rules between its keys: one that proves nothing or has no figure is refused before hours of work
-        depend on it."""
+        """Return the rules between its keys: one that proves nothing or has no figure is
+        refused before hours of work depend on it."""
         bounds = [name for name in ("min", "max", "max_drop_vs") if getattr(self, name) is not None]
         over_buildings = self.metric in OF_BUILDINGS
         return [
@@ -141,8 +160,10 @@ class Gate(Section):
                 for name in ("margin", "confidence")
             ),
             (
-                self.max_drop_vs == "champion" and (not over_buildings or self.artifact == "float32"),
-                f"{self.metric} of {self.artifact} is not measured against the champion; accuracy metrics of the "
+                self.max_drop_vs == "champion"
+                and (not over_buildings or self.artifact == "float32"),
+                f"{self.metric} of {self.artifact} is not measured against the champion; "
+                "accuracy metrics of the "
                 "released artifacts (pruned, fp16, int8) are",
                 "gate.not_against_champion",
             ),
@@ -158,12 +179,14 @@ class Gate(Section):
             ),
             (
                 self.max_drop_vs and self.metric == "interval_coverage_gap",
-                "interval_coverage_gap is not compared. Bound it by `max`, or compare interval_coverage",
+                "interval_coverage_gap is not compared. Bound it by `max`, or compare "
+                "interval_coverage",
                 "gate.gap_compared",
             ),
             (
                 self.confidence and not over_buildings,
-                f"{self.metric} is not taken over buildings, so its drop has no bound. Leave confidence out",
+                f"{self.metric} is not taken over buildings, so its drop has no bound. Leave "
+                "confidence out",
                 "gate.confidence_unused",
             ),
             (
@@ -205,7 +228,9 @@ class Gates(Section):
                     _known(rule.slice, (*cities, f"{CITY}*"))
             except ValueError as error:
                 place = f"gate.rules.{number}.slice"
-                raise ParameterError(f"{place}: {rule.slice!r} found; {error}.", key="gate.unknown_city") from None
+                raise ParameterError(
+                    f"{place}: {rule.slice!r} found; {error}.", key="gate.unknown_city"
+                ) from None
 
 
 class Package(Section):

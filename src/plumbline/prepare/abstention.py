@@ -20,7 +20,8 @@ _SIDES = [names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")]
 
 
 def strain_error(sequences: SequenceSet) -> NDArray[np.floating[Any]]:
-    """Return the standard error (B,) of a quadrant's strain, permille, from the noise of the building's points alone.
+    """Return the standard error (B,) of a quadrant's strain, permille, from the noise of
+    the building's points alone.
 
     The drop of a quadrant is the mean of a quarter of the points less that of the other three
     quarters. Its variance is `4 + 4/3` times that of the mean of all. A strain is half of an
@@ -45,8 +46,11 @@ def points_and_tracks(sequences: SequenceSet) -> tuple[NDArray[np.int64], NDArra
     return np.concatenate([none, *(part.length for part in parts)]), np.concatenate([none, *tracks])
 
 
-def _precision(error_mm: NDArray[np.floating[Any]], offsets: NDArray[np.int64]) -> NDArray[np.floating[Any]]:
-    """Return the sum (B,) of 1 / variance over each building's points, 1/mm2; NaN affects only its own building."""
+def _precision(
+    error_mm: NDArray[np.floating[Any]], offsets: NDArray[np.int64]
+) -> NDArray[np.floating[Any]]:
+    """Return the sum (B,) of 1 / variance over each building's points, 1/mm2; NaN affects
+    only its own building."""
     precision = np.maximum(np.asarray(error_mm, float), 1e-6) ** -2.0
     owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.asarray(np.maximum(np.bincount(owner, precision, len(offsets) - 1), 1e-12))
@@ -56,11 +60,14 @@ Float = NDArray[np.floating[Any]]
 JUDGED = 0
 """Code of the buildings that no rule leaves out."""
 REASONS: Mapping[str, str] = {
-    "too_small": "the shorter side is below prepare.min_side_m: positions of points are less certain than that",
-    "too_large": "the longer side is above prepare.max_side_m: joints let the parts of it move on their own",
+    "too_small": "the shorter side is below prepare.min_side_m: positions of points are less "
+    "certain than that",
+    "too_large": "the longer side is above prepare.max_side_m: joints let the parts of it move "
+    "on their own",
     "no_points": "no usable point is on it",
     "few_points": "fewer usable points than prepare.min_points",
-    "degenerate_points": "all points are at three places at most, or on one line: tilt cannot be told from damage",
+    "degenerate_points": "all points are at three places at most, or on one line: tilt cannot be "
+    "told from damage",
 }
 """Name of each rule, in the order in which they are tried, and what it means."""
 LEAST_PLACES = 4
@@ -166,12 +173,15 @@ class LeftOut:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Buildings left out by each rule, all rules named; a building counts under the first that holds."""
+        """Buildings left out by each rule, all rules named; a building counts under the
+        first that holds."""
         numbers = np.bincount(self.code, minlength=len(REASONS) + 1)[1:]
         return {name: int(number) for name, number in zip(REASONS, numbers, strict=True)}
 
     def __str__(self) -> str:
-        return "; ".join(f"{number} {name} ({REASONS[name]})" for name, number in self.counts.items() if number)
+        return "; ".join(
+            f"{number} {name} ({REASONS[name]})" for name, number in self.counts.items() if number
+        )
 
 
 def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepare) -> LeftOut:
@@ -191,7 +201,10 @@ def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepar
         "no_points": count == 0,
         "few_points": count < limits.min_points,
         "degenerate_points": (
-            (spread(building, xy, len(side)) < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1)))
+            (
+                spread(building, xy, len(side))
+                < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * side.min(1))
+            )
             | (distinct_places(building, xy, len(side)) < LEAST_PLACES)
         ),
     }
@@ -205,15 +218,17 @@ def outsized(footprints: NDArray[np.object_], limits: Prepare) -> NDArray[np.boo
 
 
 def _outsized(side: Float, limits: Prepare) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return (B,) which buildings with sides (B, 2), m, are `too_small`, and which are `too_large`."""
+    """Return (B,) which buildings with sides (B, 2), m, are `too_small`, and which are
+    `too_large`."""
     return side.min(axis=1) < limits.min_side_m, side.max(axis=1) > limits.max_side_m
 
 
 def spread(building: NDArray[np.intp], xy: Float, buildings: int) -> Float:
     """Return the root mean square distance (B,) of each building's points from their best line, m.
 
-    It is the second singular value of the centred positions over the square root of their number. From `STRAY_FROM`
-    points on, the smallest value that leaving out a single point gives. 0 for fewer than two points.
+    It is the second singular value of the centred positions over the square root of their
+    number. From `STRAY_FROM` points on, the smallest value that leaving out a single point
+    gives. 0 for fewer than two points.
     """
     count = np.bincount(building, minlength=buildings)
 
@@ -243,7 +258,8 @@ def distinct_places(building: NDArray[np.intp], xy: Float, buildings: int) -> ND
 
 
 def _spread_across(moments: Float, count: NDArray[np.intp]) -> Float:
-    """Return the root mean square across the main axis from sums of xx, xy and yy: the least eigenvalue's root."""
+    """Return the root mean square across the main axis from sums of xx, xy and yy: the
+    least eigenvalue's root."""
     xx, xy, yy = moments.T
     smaller = (xx + yy) / 2 - np.hypot((xx - yy) / 2, xy)
     return np.asarray(np.sqrt(np.maximum(smaller, 0) / np.maximum(count, 1)))
@@ -258,7 +274,8 @@ class Status:
     reason: NDArray[np.object_]
     """(F,) `ok`, or a key of `reason_sentences`."""
     explanation: NDArray[np.object_]
-    """(F,) end of the sentence `Not judged: ...`, see `explanations`; empty for judged buildings."""
+    """(F,) end of the sentence `Not judged: ...`, see `explanations`; empty for judged
+    buildings."""
 
 
 def status_of(
@@ -277,23 +294,37 @@ def status_of(
         footprints: (F,) their polygons, m.
         limits: of the model that answered, or the user's own.
         p_damaged: (B,) see `has_no_probable_quadrant`.
-        hidden: (B,) which would be called sound, though a lean may hide damage, see `WholeBuildings.hides_damage`.
+        hidden: (B,) which would be called sound, though a lean may hide damage, see
+            `WholeBuildings.hides_damage`.
     """
     hides_damage = np.zeros(len(modelled.few), bool) if hidden is None else hidden
     status = np.full(len(modelled.n_points), "insufficient_points", dtype=object)
-    is_familiar, is_uncertain = is_in_distribution(answers), has_no_probable_quadrant(answers, limits, p_damaged)
+    is_familiar, is_uncertain = (
+        is_in_distribution(answers),
+        has_no_probable_quadrant(answers, limits, p_damaged),
+    )
     noisy = modelled.noisy(limits)
     status[modelled.footprint] = np.where(is_familiar, "ok", "out_of_distribution")
-    status[modelled.footprint[modelled.few | noisy | is_uncertain | hides_damage]] = "insufficient_points"
+    status[modelled.footprint[modelled.few | noisy | is_uncertain | hides_damage]] = (
+        "insufficient_points"
+    )
     # A building that was not given to the model has its points on a line if there are enough of
     # them.
     unmodelled = np.setdiff1d(np.arange(len(status)), modelled.footprint)
     count = modelled.n_points[unmodelled]
-    rules = [*_outsized(frames(footprints[unmodelled]).side, limits), count == 0, count < limits.min_points]
+    rules = [
+        *_outsized(frames(footprints[unmodelled]).side, limits),
+        count == 0,
+        count < limits.min_points,
+    ]
     reason = np.empty(len(status), object)
-    reason[unmodelled] = np.select(rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points")
+    reason[unmodelled] = np.select(
+        rules, [*NO_MATTER, "no_points", "few_points"], default="noisy_points"
+    )
     reason[modelled.footprint] = np.select(
-        [modelled.few, noisy, ~is_familiar, is_uncertain, hides_damage], ASKED_REASONS[1:], ASKED_REASONS[0]
+        [modelled.few, noisy, ~is_familiar, is_uncertain, hides_damage],
+        ASKED_REASONS[1:],
+        ASKED_REASONS[0],
     )
     error = np.full(len(status), np.nan)
     error[modelled.footprint] = modelled.strain_error
@@ -303,20 +334,29 @@ def status_of(
 def reason_sentences(limits: Prepare) -> dict[str, str]:
     """Return, for each reason, the end of the sentence `Not judged: ...`."""
     return {
-        "too_small": f"its shorter side is below {limits.min_side_m:g} m, less than the places of points are sure",
-        "too_large": f"its longer side is above {limits.max_side_m:g} m, so that its parts move on their own",
+        "too_small": f"its shorter side is below {limits.min_side_m:g} m, less than the places "
+        "of points are sure",
+        "too_large": f"its longer side is above {limits.max_side_m:g} m, so that its parts move "
+        "on their own",
         UNSURE_WHERE: "it may be damaged, and its points do not tell in which quadrant",
-        LEANING: "it leans so far that points which are not quite where the product says hide damage",
+        LEANING: "it leans so far that points which are not quite where the product says hide "
+        "damage",
         "no_points": "no usable point is on it",
-        "few_points": f"it has too few points: {limits.min_points} and one more for each track are needed",
-        "noisy_points": f"its points are too noisy (strain error above {limits.max_strain_error_permille:g} permille), "
+        "few_points": f"it has too few points: {limits.min_points} and one more for each track "
+        "are needed",
+        "noisy_points": "its points are too noisy (strain error above "
+        f"{limits.max_strain_error_permille:g} permille), "
         "or all on one line",
-        "out_of_distribution": "it, its points or their period are unlike anything the model was trained on",
+        "out_of_distribution": "it, its points or their period are unlike anything the model was "
+        "trained on",
     }
 
 
-def explanations(reason: NDArray[np.object_], limits: Prepare, strain_error: Float) -> NDArray[np.object_]:
-    """Return (F,) `reason_sentences` of the buildings, with the figure of each that has noisy points.
+def explanations(
+    reason: NDArray[np.object_], limits: Prepare, strain_error: Float
+) -> NDArray[np.object_]:
+    """Return (F,) `reason_sentences` of the buildings, with the figure of each that has
+    noisy points.
 
     Args:
         reason: (F,) see `Status`.
@@ -352,7 +392,8 @@ def is_judged(sequences: SequenceSet, answers: ModelAnswers, limits: Prepare) ->
 
 
 def is_in_distribution(answers: ModelAnswers) -> NDArray[np.bool_]:
-    """Return (B,) whether each building is like the training buildings and all its answers are finite."""
+    """Return (B,) whether each building is like the training buildings and all its answers
+    are finite."""
     columns = (
         answers.quadrant_probability,
         answers.severity_permille,
@@ -367,12 +408,14 @@ def is_in_distribution(answers: ModelAnswers) -> NDArray[np.bool_]:
 
 
 def has_too_little_data(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
-    """Return (B,) whether a building's points are too few or too noisy to show a strain of category 1."""
+    """Return (B,) whether a building's points are too few or too noisy to show a strain of
+    category 1."""
     return has_few_points(sequences, limits) | _is_noisy(strain_error(sequences), limits)
 
 
 def has_few_points(sequences: SequenceSet, limits: Prepare) -> NDArray[np.bool_]:
-    """Return (B,) whether fewer than `min_points` are left of a building's points after each track has taken one.
+    """Return (B,) whether fewer than `min_points` are left of a building's points after
+    each track has taken one.
 
     Two tilts and an offset of each track are fitted first. Of as many points the residuals are
     zero, whatever the building does; of few more, they are too few degrees of freedom to
@@ -389,21 +432,27 @@ def _is_noisy(strain_error: Float, limits: Prepare) -> NDArray[np.bool_]:
 def has_no_probable_quadrant(
     answers: ModelAnswers, limits: Prepare, p_damaged: NDArray[np.floating[Any]] | None = None
 ) -> NDArray[np.bool_]:
-    """Return (B,) whether a building may be damaged, but its quadrants are all less probable than required.
+    """Return (B,) whether a building may be damaged, but its quadrants are all less
+    probable than required.
 
-    A building is left out where the chance that it is damaged and that its quadrant is a wrong answer is above
-    `1 - min_quadrant_confidence`: of one that is surely damaged its quadrant must be right with that probability.
+    A building is left out where the chance that it is damaged and that its quadrant is a
+    wrong answer is above `1 - min_quadrant_confidence`: of one that is surely damaged its
+    quadrant must be right with that probability.
 
     Args:
         p_damaged: (B,) probability of category 1 or above; without, that of the answers.
     """
     damaged = 1 - answers.category_probability[:, 0] if p_damaged is None else np.asarray(p_damaged)
-    return np.asarray(damaged * (1 - quadrant_confidence(answers)) > 1 - limits.min_quadrant_confidence)
+    return np.asarray(
+        damaged * (1 - quadrant_confidence(answers)) > 1 - limits.min_quadrant_confidence
+    )
 
 
 def quadrant_confidence(answers: ModelAnswers) -> NDArray[np.float64]:
-    """Return the probability (B,) that the likeliest quadrant is a right answer, if the building is damaged.
+    """Return the probability (B,) that the likeliest quadrant is a right answer, if the
+    building is damaged.
 
-    Where a whole end fails, either of its quadrants is right for sure, though each has but half of the probability.
+    Where a whole end fails, either of its quadrants is right for sure, though each has but
+    half of the probability.
     """
     return of_likeliest(answers.quadrant_probability, answers.accepted_probability).astype(float)

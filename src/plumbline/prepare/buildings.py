@@ -89,7 +89,8 @@ def prepare_buildings(
         shown: whether the progress is shown.
 
     Raises:
-        InputError: the tracks have fewer than `MIN_EPOCHS` epochs, or differ in CRS from each other or the footprints.
+        InputError: the tracks have fewer than `MIN_EPOCHS` epochs, or differ in CRS from
+            each other or the footprints.
     """
     _check(tracks, buildings)
     used = period_overlap(tracks).used
@@ -103,13 +104,21 @@ def prepare_buildings(
             owners = owners._replace(of=[owners.of[number] for number in used])
         for number, owner in zip(used, owners.of, strict=True):
             all_owners[number] = owner
-        names, years = buildings["building_id"].to_numpy().astype(str), observation_period(tracks).years
+        names, years = (
+            buildings["building_id"].to_numpy().astype(str),
+            observation_period(tracks).years,
+        )
         # The sequences are where the series are.
         distance, slope = (Stack(folder_of(tracks[0].displacement)) for _ in range(2))
         bounds = _bounds(owners.of, len(footprints))
         parts = in_threads(
             lambda block: _prepare_block(
-                block, footprints[block.rows], names[block.rows], params=params, years=years, city=city
+                block,
+                footprints[block.rows],
+                names[block.rows],
+                params=params,
+                years=years,
+                city=city,
             ),
             _blocks(tracks, owners.of, bounds),
         )
@@ -151,18 +160,25 @@ def _store_rows(parts: Iterable[Prepared], distance: Stack, slope: Stack) -> Ite
         distance.add(sequences.distance)
         slope.add(sequences.slope)
         yield part._replace(
-            sequences=replace(sequences, distance=sequences.distance[:0].copy(), slope=sequences.slope[:0].copy())
+            sequences=replace(
+                sequences, distance=sequences.distance[:0].copy(), slope=sequences.slope[:0].copy()
+            )
         )
 
 
 def _bounds(owners: list[NDArray[np.intp]], footprints: int) -> list[tuple[int, int]]:
-    """Return first and last + 1 footprint of each block; `owners` are, of each track, the footprint of each point."""
-    size = 1 + sum((np.bincount(owner[owner != UNASSIGNED], minlength=footprints) for owner in owners), start=0)
+    """Return first and last + 1 footprint of each block; `owners` are, of each track, the
+    footprint of each point."""
+    size = 1 + sum(
+        (np.bincount(owner[owner != UNASSIGNED], minlength=footprints) for owner in owners), start=0
+    )
     number = (np.cumsum(size) - 1) // BLOCK if footprints else np.zeros(0, int)
     return list(pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]))
 
 
-def _blocks(tracks: list[Track], owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]) -> Iterator[_Block]:
+def _blocks(
+    tracks: list[Track], owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]
+) -> Iterator[_Block]:
     """Cut a city into blocks; `owners` and `bounds` as of `_bounds`."""
     # Within a footprint the points keep the order of the file.
     order = [np.argsort(owner, kind="stable") for owner in owners]
@@ -187,7 +203,8 @@ def _prepare_block(
     years: float,
     city: str,
 ) -> Prepared:
-    """Prepare the buildings of a block with assigned scatterers; `footprints` and `names` are of the block."""
+    """Prepare the buildings of a block with assigned scatterers; `footprints` and `names`
+    are of the block."""
     scatterers, frame = collect_scatterers(block.tracks, footprints, block.owner)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     judged = left_out.judged
@@ -199,7 +216,13 @@ def _prepare_block(
     means = building_means(scatterers, frame, len(block.tracks))
     return Prepared(
         sequences=describe_buildings(
-            chosen, frame, area=footprint_area(footprints), building_id=names, judged=judged, years=years, city=city
+            chosen,
+            frame,
+            area=footprint_area(footprints),
+            building_id=names,
+            judged=judged,
+            years=years,
+            city=city,
         ),
         footprint=judged + block.rows.start,
         n_points=np.bincount(scatterers.building, minlength=len(footprints)).astype(np.int64),
@@ -216,7 +239,11 @@ def _prepare_block(
 def _check(tracks: list[Track], buildings: geopandas.GeoDataFrame) -> None:
     check_epochs(tracks, MIN_EPOCHS)
     for track in tracks:
-        if track.crs != tracks[0].crs or buildings.crs is None or not buildings.crs.equals(track.crs):
+        if (
+            track.crs != tracks[0].crs
+            or buildings.crs is None
+            or not buildings.crs.equals(track.crs)
+        ):
             raise InputError(
                 f"{track.name}: CRS {track.crs} found; all points and footprints must share one.",
                 key="points.several_crss",

@@ -1,4 +1,5 @@
-"""Turn profile rows, the first generation's files, into the same scatterers and sequences as other data.
+"""Turn profile rows, the first generation's files, into the same scatterers and sequences
+as other data.
 
 A row has the slope of a building along its long axis. It has nothing across the axis, no height,
 time or line of sight. So each place becomes a scatterer on the axis that one track sees from
@@ -40,7 +41,8 @@ MIN_SLOPES = 5
 
 
 class ProfileBuildings(NamedTuple):
-    """Inputs of `describe_buildings` for B buildings: the profile is the x axis, and positions on Earth are unknown."""
+    """Inputs of `describe_buildings` for B buildings: the profile is the x axis, and
+    positions on Earth are unknown."""
 
     scatterers: Scatterers
     frame: Frames
@@ -49,22 +51,31 @@ class ProfileBuildings(NamedTuple):
 
 
 def rows_left_out(profiles: Profiles, params: Prepare) -> LeftOut:
-    """Return which of B rows cannot be judged, by the rules of `abstention` on size, number and spread.
+    """Return which of B rows cannot be judged, by the rules of `abstention` on size, number
+    and spread.
 
-    A row has its places along one line by its nature: what counts is how far they are spread along it.
+    A row has its places along one line by its nature: what counts is how far they are
+    spread along it.
     """
     count = np.diff(profiles.offsets)
     building = np.repeat(np.arange(len(profiles)), count)
     mean = np.bincount(building, profiles.distance, len(profiles)) / count
-    spread = np.sqrt(np.bincount(building, (profiles.distance - mean[building]) ** 2, len(profiles)) / count)
-    short, long = np.minimum(profiles.span_m, profiles.width_m), np.maximum(profiles.span_m, profiles.width_m)
+    spread = np.sqrt(
+        np.bincount(building, (profiles.distance - mean[building]) ** 2, len(profiles)) / count
+    )
+    short, long = (
+        np.minimum(profiles.span_m, profiles.width_m),
+        np.maximum(profiles.span_m, profiles.width_m),
+    )
     rules = {
         "too_small": short < params.min_side_m,
         "too_large": long > params.max_side_m,
         "few_points": count < params.min_points,
         "degenerate_points": spread < np.maximum(MIN_SPREAD_M, MIN_SPREAD_SHARE * profiles.span_m),
     }
-    code = np.select(list(rules.values()), [1 + list(REASONS).index(name) for name in rules], default=JUDGED)
+    code = np.select(
+        list(rules.values()), [1 + list(REASONS).index(name) for name in rules], default=JUDGED
+    )
     return LeftOut(code.astype(np.int8))
 
 
@@ -77,7 +88,8 @@ def profile_sequences(
     max_points: int,
     city: str,
 ) -> Sequences:
-    """Build the sequences of the rows `judged`, in that order, without labels (see `profile_labels`).
+    """Build the sequences of the rows `judged`, in that order, without labels (see
+    `profile_labels`).
 
     Args:
         profiles: B rows.
@@ -90,12 +102,19 @@ def profile_sequences(
     placed = profile_buildings(profiles)
     chosen = choose_scatterers(placed.scatterers, placed.frame, judged, max_points)
     return describe_buildings(
-        chosen, placed.frame, area=placed.area, building_id=building_id, judged=judged, years=years, city=city
+        chosen,
+        placed.frame,
+        area=placed.area,
+        building_id=building_id,
+        judged=judged,
+        years=years,
+        city=city,
     )
 
 
 def profile_buildings(profiles: Profiles) -> ProfileBuildings:
-    """Place scatterers on the axis of each building: x from its middle, changes by integrating the slope."""
+    """Place scatterers on the axis of each building: x from its middle, changes by
+    integrating the slope."""
     count = len(profiles)
     building = np.repeat(np.arange(count), np.diff(profiles.offsets))
     places = len(building)
@@ -121,11 +140,14 @@ def profile_buildings(profiles: Profiles) -> ProfileBuildings:
         **unknown_courses(places)._asdict(),
     )
     side = np.column_stack([profiles.span_m, profiles.width_m]).astype(float)
-    return ProfileBuildings(scatterers, Frames(np.zeros((count, 2)), np.zeros(count), side), side.prod(axis=1))
+    return ProfileBuildings(
+        scatterers, Frames(np.zeros((count, 2)), np.zeros(count), side), side.prod(axis=1)
+    )
 
 
 def profile_labels(profiles: Profiles) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Return severity (permille; NaN without a label) and quadrant of each row; below category 1 it is `UNDEFINED`.
+    """Return severity (permille; NaN without a label) and quadrant of each row; below
+    category 1 it is `UNDEFINED`.
 
     Args:
         profiles: B rows with locations that are places in `compass.QUADRANTS`, or -1.
@@ -136,14 +158,16 @@ def profile_labels(profiles: Profiles) -> tuple[NDArray[np.float32], NDArray[np.
 
 
 def _middle(distance: Float, span: float) -> float:
-    """Return the middle of the building: of the span if distances count from its end, else of the distances."""
+    """Return the middle of the building: of the span if distances count from its end, else
+    of the distances."""
     if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK):
         return span / 2
     return float(distance[0] + distance[-1]) / 2
 
 
 def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
-    """Integrate slopes to displacement (n,) about its mean, mm, and its error (trapezoidal rule, independent slopes).
+    """Integrate slopes to displacement (n,) about its mean, mm, and its error (trapezoidal
+    rule, independent slopes).
 
     Args:
         distance: (n,) m, not descending. slope: (n,) mm/m.
@@ -164,7 +188,8 @@ def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
 
 
 def _slope_error(distance: Float, slope: Float) -> float:
-    """Return the standard error of a slope, mm/m: the median distance from the line between its neighbours, scaled."""
+    """Return the standard error of a slope, mm/m: the median distance from the line between
+    its neighbours, scaled."""
     if len(slope) < MIN_SLOPES:
         return LIKELY_SLOPE_SE
     width = np.maximum(distance[2:] - distance[:-2], 1e-9)
@@ -192,10 +217,18 @@ class ProfilePart:
     params: Prepare
 
 
-def plan_profiles(cities: Sequence[IngestedProfiles], work: Path, params: Prepare) -> list[ProfilePart]:
+def plan_profiles(
+    cities: Sequence[IngestedProfiles], work: Path, params: Prepare
+) -> list[ProfilePart]:
     """Plan the portions of all cities of profile rows, in folders below `work`."""
     return [
-        ProfilePart(work / city.folder.name / f"{number:04d}", city, product["name"], product["years"], params)
+        ProfilePart(
+            work / city.folder.name / f"{number:04d}",
+            city,
+            product["name"],
+            product["years"],
+            params,
+        )
         for city in cities
         for number, product in enumerate(city.products)
     ]
@@ -221,16 +254,25 @@ def prepare_profiles(part: ProfilePart) -> None:
     severity, quadrant = profile_labels(rows.profiles)
     is_labelled = np.isfinite(severity[judged])
     sequences = replace(
-        sequences, severity=severity[judged], quadrant=quadrant[judged], accepted=only(quadrant[judged])
+        sequences,
+        severity=severity[judged],
+        quadrant=quadrant[judged],
+        accepted=only(quadrant[judged]),
     )
     with atomic_folder(part.folder) as out:
         sequences.take(np.flatnonzero(is_labelled)).save(out / "sequences")
         np.save(out / GROUP, rows.group[judged][is_labelled])
-        write_json(out / TILE, {"left_out": {**left_out.counts, "without_label": int((~is_labelled).sum())}})
+        write_json(
+            out / TILE,
+            {"left_out": {**left_out.counts, "without_label": int((~is_labelled).sum())}},
+        )
 
 
-def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """Return a place (B, 2) for every building, so that each group is one block, and the name (B,) of its city.
+def profile_places(
+    parts: Sequence[ProfilePart], block_m: float
+) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Return a place (B, 2) for every building, so that each group is one block, and the
+    name (B,) of its city.
 
     Rows have no position; but several rows of one building must stay on one side of a split.
     """
@@ -238,7 +280,9 @@ def profile_places(parts: Sequence[ProfilePart], block_m: float) -> tuple[NDArra
     names = np.array([part.city.folder.name for part in parts], dtype=str)
     group = np.concatenate([np.zeros(0, np.int64), *groups])
     centre = np.column_stack([(group + 0.5) * block_m, np.full(len(group), block_m / 2)])
-    return centre, np.repeat(names, np.array([len(part_groups) for part_groups in groups], dtype=np.intp))
+    return centre, np.repeat(
+        names, np.array([len(part_groups) for part_groups in groups], dtype=np.intp)
+    )
 
 
 def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
@@ -257,7 +301,8 @@ def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
             "left_out": dict(count_left_out(folders[name])),
             "notes": [],
             "tracks": [
-                {key: product[key] for key in REPORTED if key in product} | {"assigned": product["points"]}
+                {key: product[key] for key in REPORTED if key in product}
+                | {"assigned": product["points"]}
                 for product in city.products
             ],
         }
@@ -266,11 +311,16 @@ def profile_reports(parts: Sequence[ProfilePart]) -> dict[str, dict[str, Any]]:
 
 
 def about_groups(parts: Sequence[ProfilePart]) -> str:
-    """Return an addition to the message about too few blocks to split; empty without profile rows."""
+    """Return an addition to the message about too few blocks to split; empty without profile
+    rows."""
     if not parts:
         return ""
-    groups = sum(city["groups"] for city in {part.city.folder: part.city.about for part in parts}.values())
+    groups = sum(
+        city["groups"] for city in {part.city.folder: part.city.about for part in parts}.values()
+    )
     return (
-        f" Of profile rows, each building counts as a block: {groups} blocks. Rows of equal span and "
-        "width are of one building, unless profiles.same_building in params.yaml (ingest.products) changes that."
+        f" Of profile rows, each building counts as a block: {groups} blocks. Rows of equal span "
+        "and "
+        "width are of one building, unless profiles.same_building in params.yaml "
+        "(ingest.products) changes that."
     )

@@ -55,11 +55,14 @@ class Scatterers:
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
         """Select the rows `index`, in that order."""
-        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return replace(
+            self, **{field.name: getattr(self, field.name)[index] for field in fields(self)}
+        )
 
 
 CELLS = 1 << 19
-"""Largest number of cells of one rectangle, when a cell is a pair of scatterers: bounds the memory."""
+"""Largest number of cells of one rectangle, when a cell is a pair of scatterers: bounds the
+memory."""
 
 
 class Rectangle(NamedTuple):
@@ -153,12 +156,15 @@ def check_epochs(tracks: Sequence[Observed], min_epochs: int) -> None:
         if len(back):
             before, after = track.epochs[back[0]], track.epochs[back[0] + 1]
             raise InputError(
-                f"{track.name}: epoch {after} follows {before}; each must be later than the one before.",
+                f"{track.name}: epoch {after} follows {before}; each must be later than the one "
+                "before.",
                 key="epochs.not_ascending",
             )
 
 
-def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE, quiet: bool = False) -> Periods:
+def period_overlap(
+    tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHARE, quiet: bool = False
+) -> Periods:
     """Leave out tracks that cover less than `min_share` of the common period, with a warning.
 
     The one that covers least goes first (of equal ones, the one that began first: the later shows
@@ -184,7 +190,8 @@ def period_overlap(tracks: Sequence[Observed], min_share: float = MIN_PERIOD_SHA
         if quiet:
             continue
         warn(
-            "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s (%.0f %% are needed).",
+            "%s: left out; its period, %s to %s, covers %.1f %% of that of all tracks, %s to %s "
+            "(%.0f %% are needed).",
             tracks[shortest].name,
             first[shortest],
             last[shortest],

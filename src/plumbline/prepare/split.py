@@ -24,7 +24,8 @@ class Blocks(NamedTuple):
     """K blocks with B buildings."""
 
     number: NDArray[np.intp]
-    """(B,) block of each building; numbered by city, within it by the text `x/y` of the block's place."""
+    """(B,) block of each building; numbered by city, within it by the text `x/y` of the
+    block's place."""
     city: NDArray[np.intp]
     """(K,) number of each block's city, ascending."""
     size: NDArray[np.intp]
@@ -42,16 +43,23 @@ def number_blocks(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: 
         city: (B,) name.
         block_m: side of a block, m.
     """
-    cells = pandas.DataFrame(np.floor(centre / block_m).astype(np.int64), columns=["x", "y"]).assign(city=city)
+    cells = pandas.DataFrame(
+        np.floor(centre / block_m).astype(np.int64), columns=["x", "y"]
+    ).assign(city=city)
     groups = cells.groupby(["city", "x", "y"])
     blocks = groups.size().rename("size").reset_index()
-    # The order decides the shuffle, and so the split: that of the text, as it was from the first data set on.
+    # The order decides the shuffle, and so the split: that of the text, as it was from the
+    # first data set on.
     blocks["place"] = blocks["x"].astype(str) + "/" + blocks["y"].astype(str)
     blocks = blocks.sort_values(["city", "place"])
     rank = np.empty(len(blocks), np.intp)
     rank[blocks.index] = np.arange(len(blocks))
     of_city = np.unique(blocks["city"].to_numpy(), return_inverse=True)[1]
-    return Blocks(rank[groups.ngroup().to_numpy()], np.asarray(of_city, np.intp), blocks["size"].to_numpy(np.intp))
+    return Blocks(
+        rank[groups.ngroup().to_numpy()],
+        np.asarray(of_city, np.intp),
+        blocks["size"].to_numpy(np.intp),
+    )
 
 
 def fold_blocks(
@@ -59,8 +67,9 @@ def fold_blocks(
 ) -> NDArray[np.int64]:
     """Return the fold (B,) of each building, 0 to `folds` - 1; blocks are kept whole.
 
-    City after city, the blocks are dealt from the largest down (chance decides between equals), each to the fold with
-    the fewest buildings so far. No two folds differ by more than the buildings of the largest block (Graham 1969).
+    City after city, the blocks are dealt from the largest down (chance decides between
+    equals), each to the fold with the fewest buildings so far. No two folds differ by more
+    than the buildings of the largest block (Graham 1969).
 
     Args:
         centre: (B, 2) easting and northing, m.
@@ -95,8 +104,8 @@ TEST = "test"
 def split(centre: NDArray[np.float64], city: NDArray[np.str_], params: Prepare) -> NDArray[np.str_]:
     """Return the name of the split of each building, as set in section `prepare`.
 
-    With `params.folds`, fold number `params.fold` is the test split and the other splits share the rest: the test
-    splits of all folds contain every building once.
+    With `params.folds`, fold number `params.fold` is the test split and the other splits
+    share the rest: the test splits of all folds contain every building once.
 
     Args:
         centre: (B, 2) easting and northing, m.
@@ -116,12 +125,17 @@ def split(centre: NDArray[np.float64], city: NDArray[np.str_], params: Prepare) 
 
 
 def split_blocks(
-    centre: NDArray[np.float64], city: NDArray[np.str_], shares: Mapping[Any, float], block_m: float, seed: int
+    centre: NDArray[np.float64],
+    city: NDArray[np.str_],
+    shares: Mapping[Any, float],
+    block_m: float,
+    seed: int,
 ) -> NDArray[np.str_]:
     """Return the name of the split of each building.
 
-    Each city's square blocks are shuffled and dealt, one at a time, to the split that is furthest below its share
-    of buildings; so the splits have their shares of all buildings, and most cities are in each.
+    Each city's square blocks are shuffled and dealt, one at a time, to the split that is
+    furthest below its share of buildings; so the splits have their shares of all buildings,
+    and most cities are in each.
 
     Args:
         centre: (B, 2) easting and northing, m.
@@ -159,19 +173,22 @@ TOUCHING_M = 500.0
 """Largest distance between cities that are one place, m: the widest of usual blocks."""
 
 
-def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[dict[str, str], dict[str, Centres]]:
+def one_ground(
+    centre: Mapping[str, Centres], crs: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, Centres]]:
     """Name the place of each city, and return its buildings' centres in the CRS of the place.
 
-    Copies of a borrowed city, a city that was borrowed from and its original, and one city delivered twice share
-    buildings, or at least noise. What counts is whether the boxes around their centres meet, directly or by way of
-    other cities.
+    Copies of a borrowed city, a city that was borrowed from and its original, and one city
+    delivered twice share buildings, or at least noise. What counts is whether the boxes
+    around their centres meet, directly or by way of other cities.
 
     Args:
         centre: city -> (B, 2) easting and northing, m, on the ground (`sources.ground`).
         crs: city -> projected CRS of these.
 
     Returns:
-        City -> name of its place, which is that of its first city; city -> (B, 2) centres in the CRS of that city.
+        City -> name of its place, which is that of its first city; city -> (B, 2) centres
+        in the CRS of that city.
     """
     occupied = [city for city, centres in centre.items() if len(centres)]
     boxes = {
@@ -190,11 +207,14 @@ def one_ground(centre: Mapping[str, Centres], crs: Mapping[str, str]) -> tuple[d
     for city in occupied:
         if place[city] != city:
             log.info("%s is at the place of %s: both are split as one", city, place[city])
-    return place, {**centre} | {city: _project(centre[city], crs[city], crs[place[city]]) for city in occupied}
+    return place, {**centre} | {
+        city: _project(centre[city], crs[city], crs[place[city]]) for city in occupied
+    }
 
 
 def ground_crs(tiles: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    """Return the ground CRS of each city from its tiles' files; `tiles`: city and file of each tile.
+    """Return the ground CRS of each city from its tiles' files; `tiles`: city and file of
+    each tile.
 
     Raises:
         InputError: the tiles of a city name different ones.
@@ -213,9 +233,13 @@ def _project(centre: Centres, source: str, target: str) -> Centres:
 
 
 def _box(centre: Centres) -> NDArray[np.float64]:
-    """Return west, south, east, north; infinite or NaN if the CRS cannot show the place, which then meets nothing."""
+    """Return west, south, east, north; infinite or NaN if the CRS cannot show the place,
+    which then meets nothing."""
     return np.concatenate([centre.min(axis=0), centre.max(axis=0)])
 
 
 def _meet(first: NDArray[np.float64], second: NDArray[np.float64]) -> bool:
-    return bool((first[:2] <= second[2:] + TOUCHING_M).all() and (second[:2] <= first[2:] + TOUCHING_M).all())
+    return bool(
+        (first[:2] <= second[2:] + TOUCHING_M).all()
+        and (second[:2] <= first[2:] + TOUCHING_M).all()
+    )

@@ -1,4 +1,5 @@
-"""Run the stage `prepare`: from points and footprints of every city to shards of sequences and an audit."""
+"""Run the stage `prepare`: from points and footprints of every city to shards of sequences
+and an audit."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ their libraries."""
 
 @dataclass(frozen=True)
 class PreparePlan:
-    """A run: the folder of its finished portions, the cities, and the portions in the order of the result."""
+    """A run: the folder of its finished portions, the cities, and the portions in the order
+    of the result."""
 
     work: Path
     cities: list[Ingested]
@@ -65,9 +67,11 @@ class PreparePlan:
 
 
 def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = None) -> None:
-    """Write `out/<split>/shard-*/*.npy` for each split, `out/motion/CITY.parquet` and the audit, `out/audit/`.
+    """Write `out/<split>/shard-*/*.npy` for each split, `out/motion/CITY.parquet` and the
+    audit, `out/audit/`.
 
-    The work is done tile by tile, in several processes; tiles that an interrupted run has finished are not done again.
+    The work is done tile by tile, in several processes; tiles that an interrupted run has
+    finished are not done again.
 
     Args:
         ingested: folder of the stage `ingest`: one folder a city.
@@ -76,8 +80,8 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
         workers: processes; None: one a core.
 
     Raises:
-        InputError: there is no city, one cannot be prepared, there are too few buildings for the splits, or the audit
-            failed: then its evidence is in `.plumbline/audit`.
+        InputError: there is no city, one cannot be prepared, there are too few buildings
+            for the splits, or the audit failed: then its evidence is in `.plumbline/audit`.
     """
     with alone(STAGE):
         _prepare(ingested, params, out, workers)
@@ -86,7 +90,10 @@ def prepare(ingested: Path, params: Prepare, out: Path, workers: int | None = No
 def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) -> None:
     shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # of a run that failed before
     plan = plan_tiles(ingested, params)
-    if sum(track["points"] for city in plan.cities for track in city.about["tracks"]) < WORTHWHILE_POINTS:
+    if (
+        sum(track["points"] for city in plan.cities for track in city.about["tracks"])
+        < WORTHWHILE_POINTS
+    ):
         workers = 1
     run_jobs(write_tile, plan.tiles, workers, STAGE)
     run_jobs(prepare_profiles, plan.profiles, workers, "profile rows")
@@ -104,15 +111,26 @@ def _prepare(ingested: Path, params: Prepare, out: Path, workers: int | None) ->
         _write_motion(plan, folder / MOTION)
         blocks = _block_names(centre, city, params.block_m)
         report = {
-            "cities": {ingested_city.folder.name: _report_city(ingested_city, plan) for ingested_city in plan.cities}
+            "cities": {
+                ingested_city.folder.name: _report_city(ingested_city, plan)
+                for ingested_city in plan.cities
+            }
             | profile_reports(plan.profiles),
             "blocks": {name: np.unique(blocks[names == name]).tolist() for name in params.split},
         }
-        outcome = audit({name: load_shards(folder / name) for name in params.split}, report, params.audit)
+        outcome = audit(
+            {name: load_shards(folder / name) for name in params.split}, report, params.audit
+        )
         outcome.raise_if_failed(WORK / AUDIT)
         for rule in outcome.rules:
             if rule.status == "warn":
-                warn("audit: %s: %s. %s", rule.name, rule.reason.rstrip("."), rule.advice, key=f"audit.{rule.name}")
+                warn(
+                    "audit: %s: %s. %s",
+                    rule.name,
+                    rule.reason.rstrip("."),
+                    rule.advice,
+                    key=f"audit.{rule.name}",
+                )
         outcome.write(folder / AUDIT)
     shutil.rmtree(WORK / AUDIT, ignore_errors=True)  # the evidence of a failure that is mended
     clear(plan.work)
@@ -128,19 +146,30 @@ def plan_tiles(ingested: Path, params: Prepare) -> PreparePlan:
     source = Path(__file__).parent
     work = work_folder(
         STAGE,
-        [folder / CITY for folder in [*(city.folder for city in cities), *(city.folder for city in rows)]],
-        params.model_dump(mode="json", exclude={"audit", "split", "seed", "block_m", "folds", "fold"}),
+        [
+            folder / CITY
+            for folder in [*(city.folder for city in cities), *(city.folder for city in rows)]
+        ],
+        params.model_dump(
+            mode="json", exclude={"audit", "split", "seed", "block_m", "folds", "fold"}
+        ),
         [source, source.parent / "sources"],
     )
     tiles = []
     for city in cities:
         used = used_tracks(city)
-        tiles += [LabelledTile(work / city.folder.name / name, city, name, used, params) for name in city.tiles]
+        tiles += [
+            LabelledTile(work / city.folder.name / name, city, name, used, params)
+            for name in city.tiles
+        ]
     return PreparePlan(work, cities, tiles, plan_profiles(rows, work, params))
 
 
-def _locate_buildings(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
-    """Return centre (B, 2) and name of the place (B,) of every building, in the order of the portions."""
+def _locate_buildings(
+    plan: PreparePlan, block_m: float
+) -> tuple[NDArray[np.float64], NDArray[np.str_]]:
+    """Return centre (B, 2) and name of the place (B,) of every building, in the order of
+    the portions."""
     tile_centres = {city.folder.name: [np.zeros((0, 2))] for city in plan.cities}
     for tile in plan.tiles:
         tile_centres[tile.city.folder.name].append(np.load(tile.folder / CENTRE))
@@ -150,7 +179,9 @@ def _locate_buildings(plan: PreparePlan, block_m: float) -> tuple[NDArray[np.flo
     )
     names = [np.full(len(part), place[city]) for city, part in joined_centres.items()]
     profile_centres, profile_cities = profile_places(plan.profiles, block_m)
-    return np.concatenate([*joined_centres.values(), profile_centres]), np.concatenate([*names, profile_cities])
+    return np.concatenate([*joined_centres.values(), profile_centres]), np.concatenate(
+        [*names, profile_cities]
+    )
 
 
 def _select_buildings(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[Sequences]:
@@ -162,12 +193,16 @@ def _select_buildings(plan: PreparePlan, wanted: NDArray[np.bool_]) -> Iterator[
         start += len(sequences)
 
 
-def _block_names(centre: NDArray[np.float64], city: NDArray[np.str_], block_m: float) -> NDArray[np.str_]:
+def _block_names(
+    centre: NDArray[np.float64], city: NDArray[np.str_], block_m: float
+) -> NDArray[np.str_]:
     """Return the block (B,) of each building as `CITY/x/y`."""
     number = number_blocks(centre, city, block_m).number
     _, first = np.unique(number, return_index=True)
     place = np.floor(centre[first] / block_m).astype(int).tolist()
-    return np.array([f"{city[row]}/{x}/{y}" for row, (x, y) in zip(first, place, strict=True)])[number]
+    return np.array([f"{city[row]}/{x}/{y}" for row, (x, y) in zip(first, place, strict=True)])[
+        number
+    ]
 
 
 def _write_motion(plan: PreparePlan, folder: Path) -> None:
@@ -175,7 +210,9 @@ def _write_motion(plan: PreparePlan, folder: Path) -> None:
     folder.mkdir()
     for city in plan.cities:
         folders = [tile.folder for tile in plan.tiles if tile.city is city]
-        means = TrackMeans(*(np.concatenate(arrays) for arrays in zip(*map(load_means, folders), strict=True)))
+        means = TrackMeans(
+            *(np.concatenate(arrays) for arrays in zip(*map(load_means, folders), strict=True))
+        )
         ids = np.concatenate([np.load(path / IDS) for path in folders]).astype(object)
         table = motion_table(ids, means)
         velocities = table.select_dtypes(float)
@@ -184,10 +221,13 @@ def _write_motion(plan: PreparePlan, folder: Path) -> None:
 
 
 def _explain_empty(plan: PreparePlan) -> str:
-    left_out = count_left_out([*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)])
+    left_out = count_left_out(
+        [*(tile.folder for tile in plan.tiles), *(part.folder for part in plan.profiles)]
+    )
     counts = ", ".join(f"{count} as {reason}" for reason, count in left_out.most_common() if count)
     return (
-        f"prepare: no building is left to train on; left out: {counts or 'none'}. Where points are few, lower "
+        f"prepare: no building is left to train on; left out: {counts or 'none'}. Where points "
+        "are few, lower "
         "prepare.min_points or add products."
     )
 
@@ -198,8 +238,16 @@ def _report_city(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
     left_out = count_left_out(tile.folder for tile in tiles)
     points = np.sum([read_json(tile.folder / TILE)["assigned"] for tile in tiles], axis=0)
     assigned = dict(zip(tiles[0].tracks, points.tolist(), strict=True))
-    notes = [f"{count} footprints {remark}" for remark, count in city.about["footprints_said"].items() if count]
-    notes += [f"track {track['name']}: {note}" for track in city.about["tracks"] for note in track["notes"]]
+    notes = [
+        f"{count} footprints {remark}"
+        for remark, count in city.about["footprints_said"].items()
+        if count
+    ]
+    notes += [
+        f"track {track['name']}: {note}"
+        for track in city.about["tracks"]
+        for note in track["notes"]
+    ]
     notes += [
         f"track {track['name']} is not used: it covers too little of the period of the others"
         for track in city.about["tracks"]
@@ -207,11 +255,22 @@ def _report_city(city: Ingested, plan: PreparePlan) -> dict[str, Any]:
     ]
     for reason, count in left_out.items():
         if count and reason in REASONS:
-            log.info("%s: %d buildings left out as %s: %s", city.folder.name, count, reason, REASONS[reason])
+            log.info(
+                "%s: %d buildings left out as %s: %s",
+                city.folder.name,
+                count,
+                reason,
+                REASONS[reason],
+            )
     figures = report_tracks(tiles[0].tracks, (tile.folder for tile in tiles))
     tracks = [
         {**track, "assigned": assigned.get(track["name"], 0), **figures.get(track["name"], {})}
         for track in city.about["tracks"]
     ]
     keys = ("buildings", "labelled", "area_km2")
-    return {**{key: city.about[key] for key in keys}, "left_out": dict(left_out), "notes": notes, "tracks": tracks}
+    return {
+        **{key: city.about[key] for key in keys},
+        "left_out": dict(left_out),
+        "notes": notes,
+        "tracks": tracks,
+    }

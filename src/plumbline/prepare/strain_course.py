@@ -1,8 +1,9 @@
 """Follow the damage of a building through time: how much of it had happened at each epoch.
 
-What has failed, and how its scatterers moved until the last epoch, is the average of all shapes by their evidence
-(`shapes`). At each epoch of a track the displacements of its scatterers are fitted by that pattern beside the rigid
-motion of the building; the pattern's amplitude over time is the course of the strain, which is proportional to it.
+What has failed, and how its scatterers moved until the last epoch, is the average of all
+shapes by their evidence (`shapes`). At each epoch of a track the displacements of its
+scatterers are fitted by that pattern beside the rigid motion of the building; the pattern's
+amplitude over time is the course of the strain, which is proportional to it.
 """
 
 from __future__ import annotations
@@ -65,13 +66,17 @@ class StrainCourses(NamedTuple):
 
 
 @one_blas_thread()
-def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.intp]) -> StrainCourses:
+def strain_courses(
+    prepared: Prepared, tracks: list[Track], wanted: NDArray[np.intp]
+) -> StrainCourses:
     """Follow the damage of the buildings `wanted` of the sequences, ascending.
 
     Args:
-        prepared: of the buildings. tracks: what they were prepared from. wanted: buildings that are damaged.
+        prepared: of the buildings. tracks: what they were prepared from. wanted: buildings
+            that are damaged.
     """
-    # Of all tracks, also those without a point on these buildings: the record of a tile is that of its city.
+    # Of all tracks, also those without a point on these buildings: the record of a tile is
+    # that of its city.
     whole = period_overlap(tracks, quiet=True)
     period = np.array([whole.start, whole.end])
 
@@ -85,8 +90,14 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
         for start in range(0, len(rectangle.building), BATCH):
             at = slice(start, start + BATCH)
             rows = rectangle.building[at]
-            batch = _gather_evidence(prepared, tracks, wanted[rows], rectangle.mask[at], clock).courses(whole.years)
-            courses |= {b: course for b, course in zip(rows.tolist(), batch, strict=True) if course is not None}
+            batch = _gather_evidence(
+                prepared, tracks, wanted[rows], rectangle.mask[at], clock
+            ).courses(whole.years)
+            courses |= {
+                b: course
+                for b, course in zip(rows.tolist(), batch, strict=True)
+                if course is not None
+            }
     followed = np.array(sorted(courses), np.intp)
     in_order = [courses[int(b)] for b in followed]
     return StrainCourses(
@@ -100,10 +111,16 @@ def strain_courses(prepared: Prepared, tracks: list[Track], wanted: NDArray[np.i
 
 
 def join_courses(parts: Sequence[StrainCourses], buildings: Sequence[int]) -> StrainCourses:
-    """Join the courses of parts of a city, one after the other; `buildings` of each that it has sequences of."""
+    """Join the courses of parts of a city, one after the other; `buildings` of each that it
+    has sequences of."""
     starts = np.cumsum([0, *buildings])[:-1]
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in StrainCourses._fields}
-    joined["building"] = np.concatenate([part.building + start for part, start in zip(parts, starts, strict=True)])
+    joined = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in StrainCourses._fields
+    }
+    joined["building"] = np.concatenate(
+        [part.building + start for part, start in zip(parts, starts, strict=True)]
+    )
     return StrainCourses(**{**joined, "period": parts[0].period})
 
 
@@ -114,7 +131,8 @@ def _gather_evidence(
     mask: NDArray[np.bool_],
     clock: Callable[[int, bytes], Clock],
 ) -> CourseEvidence:
-    """Return the evidence of the tracks on buildings (b,); their scatterers are padded by `mask` (b, P)."""
+    """Return the evidence of the tracks on buildings (b,); their scatterers are padded by
+    `mask` (b, P)."""
     sequences = prepared.sequences.take(buildings)
     place = np.minimum(np.arange(mask.shape[1]), sequences.length[:, None] - 1)
     design, variance = _responses(sequences, sequences.offsets[:-1, None] + place, mask)
@@ -128,13 +146,19 @@ def _gather_evidence(
         for is_precise in np.unique(fit.is_precise[fit.is_resolved], axis=0):
             same = np.flatnonzero(fit.is_resolved & (fit.is_precise == is_precise).all(1))
             evidence.add(
-                rows[same], clock(number, is_precise.tobytes()), fit.value[same][:, is_precise], fit.variance[same]
+                rows[same],
+                clock(number, is_precise.tobytes()),
+                fit.value[same][:, is_precise],
+                fit.variance[same],
             )
     return evidence
 
 
-def _responses(sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.bool_]) -> tuple[Float, Float]:
-    """Return responses (b, P, 4), mm along LOS, to two tilts, an offset, and all damage until the last epoch.
+def _responses(
+    sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.bool_]
+) -> tuple[Float, Float]:
+    """Return responses (b, P, 4), mm along LOS, to two tilts, an offset, and all damage
+    until the last epoch.
 
     Beside them the variance (b, P), mm2, of the rest of a scatterer's motion.
 
@@ -142,12 +166,18 @@ def _responses(sequences: Sequences, row: NDArray[np.intp], mask: NDArray[np.boo
         sequences: b buildings. row: (b, P) their scatterers there, padded by `mask` (b, P).
     """
     part, shape = recover(sequences).take(row.ravel()), mask.shape
-    xy, height, los = part.xy.reshape(*shape, 2), part.height.reshape(shape), part.los.reshape(*shape, 3)
+    xy, height, los = (
+        part.xy.reshape(*shape, 2),
+        part.height.reshape(shape),
+        part.los.reshape(*shape, 3),
+    )
     residual = sequences.slope[row, _UP].astype(float) * np.maximum(los[..., 2], 0.3)
     side = np.maximum(sequences.geometry[:, _SIDES].astype(float, order="C"), 0.5)
     error, track = part.change_se.reshape(shape), part.track.reshape(shape)
     design = rigid_design(xy, height, los, track)
-    pattern, variance = damage_pattern(xy, los, residual, error=error, rigid=design, mask=mask, side=side)
+    pattern, variance = damage_pattern(
+        xy, los, residual, error=error, rigid=design, mask=mask, side=side
+    )
     rigid = rigid_design(xy, height, los, np.zeros(shape, np.intp))
     return np.concatenate([rigid, pattern[..., None]], axis=2), variance
 
@@ -170,7 +200,8 @@ def _fit_amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
     """Fit the pattern beside the rigid motion at each epoch.
 
     Args:
-        y: (b, P, T) mm, NaN where missing. design: (b, P, J) responses to rigid motion, then to the pattern.
+        y: (b, P, T) mm, NaN where missing. design: (b, P, J) responses to rigid motion,
+            then to the pattern.
         weight: (b, P) 1/mm2, 0 for scatterers of other tracks.
     """
     columns, epochs = design.shape[2], y.shape[::2]
@@ -179,7 +210,9 @@ def _fit_amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
     pairs = (design[..., :, None] * design[..., None, :]).reshape(*design.shape[:2], columns**2)
     system = np.empty((columns, columns + 1, *epochs))
     system[:, :-1] = (epoch_weight @ pairs).reshape(*epochs, columns, columns).transpose(2, 3, 0, 1)
-    system[:, -1] = ((epoch_weight * np.where(has_value, y, 0).transpose(0, 2, 1)) @ design).transpose(2, 0, 1)
+    system[:, -1] = (
+        (epoch_weight * np.where(has_value, y, 0).transpose(0, 2, 1)) @ design
+    ).transpose(2, 0, 1)
     system[np.arange(columns), np.arange(columns)] += PRIOR[:, None, None]
     value = np.empty((columns, *epochs))
     solve_systems(system, np.empty((columns - 1, columns, *epochs)), value)
@@ -187,5 +220,9 @@ def _fit_amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
     variance = 1 / np.maximum(system[-1, -2], WEAK**-2.0)
     median_variance = np.median(variance, axis=1)
     is_precise = variance <= MAX_VARIANCE_RATIO * median_variance[:, None]
-    is_resolved = np.isfinite(value[-1]).all(1) & (median_variance < WEAK) & (is_precise.sum(1) >= TREND_EPOCHS)
+    is_resolved = (
+        np.isfinite(value[-1]).all(1)
+        & (median_variance < WEAK)
+        & (is_precise.sum(1) >= TREND_EPOCHS)
+    )
     return _Amplitudes(value[-1], is_precise, median_variance, is_resolved)

@@ -42,7 +42,9 @@ class Tile:
     def own_rows(self, track: Track) -> NDArray[np.intp]:
         """Return the rows of the points in the tile itself, without its halo."""
         cell = cells(track.easting, track.northing, self.city.about["tile_m"])
-        cells_of_tile = [number for number in np.unique(cell) if tile_name(int(number)) == self.name]
+        cells_of_tile = [
+            number for number in np.unique(cell) if tile_name(int(number)) == self.name
+        ]
         return np.flatnonzero(np.isin(cell, cells_of_tile))
 
 
@@ -59,7 +61,8 @@ class PreparedTile(NamedTuple):
 
 
 def used_tracks(city: Ingested) -> tuple[str, ...]:
-    """Return the names of the tracks that share enough time, and log the others once for each city."""
+    """Return the names of the tracks that share enough time, and log the others once for each
+    city."""
     observed = city.observed
     return tuple(observed[number].name for number in period_overlap(observed).used)
 
@@ -88,7 +91,8 @@ class LabelledTile(Tile):
 
 
 def write_tile(tile: LabelledTile) -> None:
-    """Write a tile's labelled sequences, their centres, the motion of all its buildings, and those left out.
+    """Write a tile's labelled sequences, their centres, the motion of all its buildings,
+    and those left out.
 
     `tile.json` has the CRS of the centres, which are on the ground of the real city
     (`sources.ground`).
@@ -117,9 +121,13 @@ def label(sequences: Sequences, labels: pandas.DataFrame) -> tuple[Sequences, ND
     severity = rows["severity_permille"].to_numpy(np.float32)
     code = pandas.Categorical(rows["quadrant"], categories=list(QUADRANTS)).codes.astype(np.int64)
     code[~(severity >= CATEGORY_BOUNDS_PERMILLE[0])] = UNDEFINED
-    accepted = np.stack([rows["accepted"].fillna("").str.contains(name) for name in QUADRANTS], axis=1)
+    accepted = np.stack(
+        [rows["accepted"].fillna("").str.contains(name) for name in QUADRANTS], axis=1
+    )
     accepted &= (code != UNDEFINED)[:, None]
-    mechanism, difficulty = (rows[name].fillna(UNDEFINED).to_numpy(np.int8) for name in ("mechanism", "difficulty"))
+    mechanism, difficulty = (
+        rows[name].fillna(UNDEFINED).to_numpy(np.int8) for name in ("mechanism", "difficulty")
+    )
     labels_of = {"accepted": accepted, "mechanism": mechanism, "difficulty": difficulty}
     return replace(sequences, severity=severity, quadrant=code, **labels_of), np.isfinite(severity)
 

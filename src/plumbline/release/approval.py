@@ -1,4 +1,5 @@
-"""Run the stage `approve`, of either family: what the gates refused goes no further, and the last package stays."""
+"""Run the stage `approve`, of either family: what the gates refused goes no further, and
+the last package stays."""
 
 from __future__ import annotations
 
@@ -16,17 +17,20 @@ EVIDENCE = {
     "exported": ("models", "validate"),
     "validated": ("figures", "gate"),
 }
-"""Key of a `gate.json` that has the hash of what was judged -> what that is, and the stage to run again."""
+"""Key of a `gate.json` that has the hash of what was judged -> what that is, and the stage
+to run again."""
 
 
 def approve(exported: Path, gated: Path, out: Path) -> None:
-    """Write `approval.json`, the hashes of the verdict and of each exported file, if the verdict is `pass`.
+    """Write `approval.json`, the hashes of the verdict and of each exported file, if the
+    verdict is `pass`.
 
-    This is a stage of its own because DVC removes the outputs of a stage before it runs: a stage `package` that could
-    refuse would take the last good package away.
+    This is a stage of its own because DVC removes the outputs of a stage before it runs: a
+    stage `package` that could refuse would take the last good package away.
 
     Raises:
-        GateRefused: the verdict is another one; the message names every failed rule with its figure and bound.
+        GateRefused: the verdict is another one; the message names every failed rule with
+            its figure and bound.
         InputError: an input is missing or damaged, or the verdict is on other models.
     """
     path = gated / GATE
@@ -51,7 +55,8 @@ def approved_gate(path: Path, gate_path: Path, exported: Path) -> Any:
         path: of `approval.json`. gate_path: of `gate.json`. exported: folder of the stage `export`.
 
     Raises:
-        GateRefused: the gate's file or an exported file is another than was approved, or the verdict is not `pass`.
+        GateRefused: the gate's file or an exported file is another than was approved, or
+            the verdict is not `pass`.
         InputError: a file is missing or damaged.
     """
     approval, gate = read_json(path), read_json(gate_path)
@@ -60,9 +65,12 @@ def approved_gate(path: Path, gate_path: Path, exported: Path) -> Any:
         approved = {gate_path.name: approval["gate"], **approval["files"]}
     except (KeyError, TypeError):
         raise InputError(
-            f"{path}: not readable as an approval. Run `plumbline approve` again.", key="approval.unreadable"
+            f"{path}: not readable as an approval. Run `plumbline approve` again.",
+            key="approval.unreadable",
         ) from None
-    changed = sorted(name for name in {*hashes, *approved} if hashes.get(name) != approved.get(name))
+    changed = sorted(
+        name for name in {*hashes, *approved} if hashes.get(name) != approved.get(name)
+    )
     if changed:
         raise GateRefused(
             f"{path}: not as approved: {', '.join(changed)}. Run `plumbline approve` again.",
@@ -76,7 +84,8 @@ def check_evidence(gate: Any, path: Path, **hashes: str) -> None:
     """Refuse a verdict on other evidence.
 
     Args:
-        gate: content of the `gate.json` at `path`. hashes: key of `EVIDENCE` -> SHA-256 of what is there now.
+        gate: content of the `gate.json` at `path`. hashes: key of `EVIDENCE` -> SHA-256 of
+            what is there now.
 
     Raises:
         InputError: the verdict is on something else.
@@ -85,7 +94,8 @@ def check_evidence(gate: Any, path: Path, **hashes: str) -> None:
         if gate.get(key, {}).get("sha256") != sha256:
             subject, stage = EVIDENCE[key]
             raise InputError(
-                f"{path}: measured on other {subject}. Run `plumbline {stage}` again.", key="gate.other_evidence"
+                f"{path}: measured on other {subject}. Run `plumbline {stage}` again.",
+                key="gate.other_evidence",
             )
 
 

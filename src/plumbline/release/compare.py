@@ -1,4 +1,5 @@
-"""Compare candidate and champion on the same test buildings, by the rules that only a promotion can check."""
+"""Compare candidate and champion on the same test buildings, by the rules that only a
+promotion can check."""
 
 from __future__ import annotations
 
@@ -19,30 +20,43 @@ from plumbline.validate.gates.rules import drops_of, evaluate
 from plumbline.validate.gates.verdict import GATE, check_format, failed_rules
 from plumbline.validate.measure import least_squares, size_figures, slices
 from plumbline.validate.metrics import Figures, JudgedAnswers
-from plumbline.validate.report.content import BASELINE, CHAMPION, REFERENCE, report_figures, with_verdict
+from plumbline.validate.report.content import (
+    BASELINE,
+    CHAMPION,
+    REFERENCE,
+    report_figures,
+    with_verdict,
+)
 from plumbline.validate.report.page import write_report
 from plumbline.validate.stage import Table, as_judged, finite_figures, slice_figures
 
 
-def compare_with_champion(candidate: Path, champion: Path, prepared: Path, params: Params, out: Path) -> Path:
-    """Run both packages on the test split, apply the rules with `max_drop_vs: champion`, and write the evidence.
+def compare_with_champion(
+    candidate: Path, champion: Path, prepared: Path, params: Params, out: Path
+) -> Path:
+    """Run both packages on the test split, apply the rules with `max_drop_vs: champion`,
+    and write the evidence.
 
-    Of the champion, its default model is run: the one that answers today. Both are run on the candidate's test data,
-    whatever the champion was validated on: figures of different buildings are never compared. Where the champion is of
-    other data, it may have been trained on some of these buildings; that can only speak for the champion.
+    Of the champion, its default model is run: the one that answers today. Both are run on
+    the candidate's test data, whatever the champion was validated on: figures of different
+    buildings are never compared. Where the champion is of other data, it may have been
+    trained on some of these buildings; that can only speak for the champion.
 
     Args:
-        candidate, champion: package folders. prepared: folder of the stage `prepare`. params: the project's.
-        out: folder for `gate.json` (the rules against the champion), `report.json`, `report.html` and MODEL_CARD.md
-            (all rules, the champion beside the candidate). A refusal is written too.
+        candidate, champion: package folders. prepared: folder of the stage `prepare`.
+            params: the project's.
+        out: folder for `gate.json` (the rules against the champion), `report.json`,
+            `report.html` and MODEL_CARD.md (all rules, the champion beside the candidate).
+            A refusal is written too.
 
     Returns:
         `out`.
 
     Raises:
         GateRefused: a rule is not met.
-        InputError: a package is damaged, the champion takes fewer scatterers than there are, the candidate's gate is of
-            a format that this version does not know, or the test data are not those the candidate was validated on.
+        InputError: a package is damaged, the champion takes fewer scatterers than there
+            are, the candidate's gate is of a format that this version does not know, or the
+            test data are not those the candidate was validated on.
     """
     rules = [rule for rule in params.gate.rules if rule.max_drop_vs == CHAMPION]
     test = load_shards(prepared / "test")
@@ -51,12 +65,14 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     data = sha256_folder(prepared / "test")
     if data != about.hashes.get("test_data"):
         raise InputError(
-            f"{prepared / 'test'}: not the test data that {candidate} was validated on.", key="package.other_test_data"
+            f"{prepared / 'test'}: not the test data that {candidate} was validated on.",
+            key="package.other_test_data",
         )
     manifest, reigning = open_package(champion)
     if manifest.hashes.get("test_data") != data:
         warn(
-            "Champion %s was validated on other test data; both are run on those of the candidate. It may have "
+            "Champion %s was validated on other test data; both are run on those of the "
+            "candidate. It may have "
             "been trained on some of them.",
             manifest.version,
             key="champion.other_test_data",
@@ -64,14 +80,18 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     longest, most = int(np.asarray(test.length).max(initial=0)), manifest.prepare.max_points
     if longest > most:
         raise InputError(
-            f"{prepared / 'test'}: a building with {longest} scatterers, and champion {manifest.version} takes {most}. "
-            f"Compare at prepare.max_points {most} first, or roll the champion back to one that takes as many.",
+            f"{prepared / 'test'}: a building with {longest} scatterers, and champion "
+            f"{manifest.version} takes {most}. "
+            f"Compare at prepare.max_points {most} first, or roll the champion back to one that "
+            "takes as many.",
             key="champion.too_many_scatterers",
         )
     everyone: dict[str, JudgedAnswers] = {}
     for file, name in MODELS.items():
         if file not in about.files:
-            continue  # a package from before there was such a model; a rule that names it finds no figure, and fails
+            # a package from before there was such a model; a rule that names it finds no
+            # figure, and fails
+            continue
         _, model = open_package(candidate, file)
         everyone[name] = as_judged(model.answer(test), model.category_share, test)
     everyone[BASELINE] = least_squares(test)
@@ -79,7 +99,9 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
     parts = slices(test, about.prepare.max_strain_error_permille)
     table: Table = {
         part: {
-            name: finite_figures(slice_figures(judged, test, np.asarray(inside), params.validate_.min_slice))
+            name: finite_figures(
+                slice_figures(judged, test, np.asarray(inside), params.validate_.min_slice)
+            )
             for name, judged in everyone.items()
         }
         for part, inside in parts.items()
@@ -104,10 +126,17 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
         card = model_card(content, read_json(prepared / "audit" / "audit.json"))
         (folder / "MODEL_CARD.md").write_text(card, encoding="utf-8")
     for rule in gate["rules"]:
-        log.info("%s champion %s: %s", "met" if rule["passed"] else "not met", manifest.version, rule["text"])
+        log.info(
+            "%s champion %s: %s",
+            "met" if rule["passed"] else "not met",
+            manifest.version,
+            rule["text"],
+        )
     if gate["verdict"] == "fail":
         raise GateRefused(
-            f"{candidate}: not promoted, champion {manifest.version} stays. " + "; ".join(failed_rules(gate)) + f". "
+            f"{candidate}: not promoted, champion {manifest.version} stays. "
+            + "; ".join(failed_rules(gate))
+            + f". "
             f"See {out / 'report.html'}.",
             key="champion.rule_failed",
         )
@@ -115,13 +144,22 @@ def compare_with_champion(candidate: Path, champion: Path, prepared: Path, param
 
 
 def _with_costs(table: Table, about: Manifest, champion: Figures) -> Table:
-    """Return the table for the report, with the candidate's figures from the stage `validate` and the champion's size.
+    """Return the table for the report, with the candidate's figures from the stage
+    `validate` and the champion's size.
 
-    The network before pruning is in no package: of it there are the figures that the manifest holds, which are of the
-    same buildings.
+    The network before pruning is in no package: of it there are the figures that the
+    manifest holds, which are of the same buildings.
     """
 
-    measured = {name: dict(figures) for name, figures in about.metrics.items() if isinstance(figures, Mapping)}
+    measured = {
+        name: dict(figures)
+        for name, figures in about.metrics.items()
+        if isinstance(figures, Mapping)
+    }
     whole = {name: measured[name] for name in (REFERENCE,) if measured.get(name)}
-    whole |= {name: measured.get(name, {}) | figures for name, figures in table["all"].items() if name != CHAMPION}
+    whole |= {
+        name: measured.get(name, {}) | figures
+        for name, figures in table["all"].items()
+        if name != CHAMPION
+    }
     return {**table, "all": {**whole, CHAMPION: table["all"][CHAMPION] | champion}}

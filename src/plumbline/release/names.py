@@ -5,7 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from plumbline.core.errors import InputError
-from plumbline.export.package import FAMILY, PackageManifest, SharedManifest, family_of, verify_folder
+from plumbline.export.package import (
+    FAMILY,
+    PackageManifest,
+    SharedManifest,
+    family_of,
+    verify_folder,
+)
 from plumbline.export.package import verify_package as verify_diagnosis
 from plumbline.params import Package, load_section
 
@@ -21,7 +27,8 @@ PARAMS = Path("params.yaml")
 
 
 def name_here() -> str:
-    """Return the name of the project's model in the working directory: `package.name` of its params.yaml.
+    """Return the name of the project's model in the working directory: `package.name` of
+    its params.yaml.
 
     Raises:
         InputError: that file cannot be read, or its section `package` is wrong.
@@ -36,7 +43,8 @@ FAMILIES = (FAMILY, "restoration")
 def verify_package(folder: Path) -> PackageManifest:
     """Check that a package is complete and unchanged.
 
-    What only another family than diagnosis states in its manifest is read, and checked, where such a package is opened.
+    What only another family than diagnosis states in its manifest is read, and checked,
+    where such a package is opened.
 
     Raises:
         InputError: as `export.folder.verify_folder`; or the family is not known.
@@ -46,7 +54,8 @@ def verify_package(folder: Path) -> PackageManifest:
         return verify_diagnosis(folder)
     if family not in FAMILIES:
         raise InputError(
-            f"{folder}: a package of {family}, which is not known. Give one of {' or '.join(FAMILIES)}.",
+            f"{folder}: a package of {family}, which is not known. Give one of "
+            f"{' or '.join(FAMILIES)}.",
             key="package.unknown_family",
         )
     return verify_folder(folder, SharedManifest)

@@ -37,7 +37,8 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
     """Return the card, in Markdown.
 
     Args:
-        report: the content of the stage `gate`'s report.json. audit: that of audit.json of the test data.
+        report: the content of the stage `gate`'s report.json. audit: that of audit.json of
+            the test data.
     """
     folder = FileSystemLoader(Path(__file__).parent)
     templates = Environment(  # noqa: S701 - Markdown; what a user names goes through `cell`
@@ -57,7 +58,8 @@ def model_card(report: Mapping[str, Any], audit: Mapping[str, Any]) -> str:
 
 
 def describe_origin(records: Mapping[str, Any]) -> str:
-    """Return the last part of a card: the lock of DVC that a package comes from; empty if unknown."""
+    """Return the last part of a card: the lock of DVC that a package comes from; empty if
+    unknown."""
     md5 = origin_of(records).get("lock_md5")
     if not md5:
         return ""
@@ -102,7 +104,8 @@ CODE = (
 """Source that the manifest's hash of the code is taken over: that of dvc.yaml's stage `package`."""
 
 NO_PART = {"adapt", "score", "tidy"}
-"""Sections that no package is made by; the others are the parameters of dvc.yaml's stage `package`."""
+"""Sections that no package is made by; the others are the parameters of dvc.yaml's stage
+`package`."""
 
 LOCK = Path("dvc.lock")
 RECORD = "record.json"
@@ -111,26 +114,39 @@ RECORDED = ("train", "compress")
 
 
 def package(
-    prepared: Path, exported: Path, validated: Path, gated: Path, approved: Path, *, params: Params, out: Path
+    prepared: Path,
+    exported: Path,
+    validated: Path,
+    gated: Path,
+    approved: Path,
+    *,
+    params: Params,
+    out: Path,
 ) -> None:
     """Write the model package of what the stage `approve` approved.
 
-    The records of the runs are taken from the folders of the stages `RECORDED`, beside that of `prepared`.
+    The records of the runs are taken from the folders of the stages `RECORDED`, beside that
+    of `prepared`.
 
     Raises:
         GateRefused: a model or the verdict is another than was approved.
-        InputError: an input is missing or damaged, or the evidence is of other test data or figures.
+        InputError: an input is missing or damaged, or the evidence is of other test data or
+            figures.
     """
     files = {name: exported / source for name, source in FILES.items()}
     for path in files.values():
         if not path.is_file():
-            raise InputError(f"{path}: no such file. Run `plumbline export` first.", key="file.missing")
+            raise InputError(
+                f"{path}: no such file. Run `plumbline export` first.", key="file.missing"
+            )
     gate = approved_gate(approved / APPROVAL, gated / GATE, exported)
     test_data = sha256_folder(prepared / "test")
     check_evidence(gate, gated / GATE, test_data=test_data, validated=sha256_folder(validated))
     figures = read_json(validated / "metrics.json")["all"]
     audit = prepared / "audit" / "audit.json"
-    records = {stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED} | record_of_lock(validated)
+    records = {
+        stage: read_json(prepared.with_name(stage) / RECORD) for stage in RECORDED
+    } | record_of_lock(validated)
     about = {
         "name": params.package.name,
         "default_model": "model.onnx",
@@ -152,28 +168,37 @@ def package(
         write_json(reference, describe_conditions(load_shards(prepared / "train")))
         card = model_card(report, read_json(audit)) + describe_origin(records)
         predictions, vectors = Path(folder) / PREDICTIONS, Path(folder) / VECTORS
-        export_predictions(params.prepare, about["category_share"], predictions, params.export.opset)
+        export_predictions(
+            params.prepare, about["category_share"], predictions, params.export.opset
+        )
         write_vectors(load_shards(prepared / "test"), files["model.onnx"], predictions, vectors)
         generated = {REFERENCE: reference, PREDICTIONS: predictions, VECTORS: vectors}
         write_package({**files, **generated}, about, card, out)
 
 
 def record_of_lock(validated: Path) -> dict[str, dict[str, str]]:
-    """Return the manifest's record of `validate`: the MD5 of its output in DVC's lock; nothing where DVC runs no stage.
+    """Return the manifest's record of `validate`: the MD5 of its output in DVC's lock;
+    nothing where DVC runs no stage.
 
-    The lock's own hash would be of no use: DVC writes this stage, and what follows it, into the lock afterwards.
+    The lock's own hash would be of no use: DVC writes this stage, and what follows it, into
+    the lock afterwards.
     """
     if "DVC_STAGE" not in os.environ or not LOCK.is_file():
         return {}
     stages = yaml.safe_load(LOCK.read_text(encoding="utf-8")).get("stages", {})
     outs = (out for stage in stages.values() for out in stage.get("outs", ()))
-    md5 = next((out["md5"] for out in outs if Path(out["path"]) == validated and "md5" in out), None)
+    md5 = next(
+        (out["md5"] for out in outs if Path(out["path"]) == validated and "md5" in out), None
+    )
     return {validated.name: {"lock_md5": md5}} if md5 else {}
 
 
 def code_sha256(*more: str) -> str:
-    """Hash the code that makes and judges a model, and `more` of it; map and command line do not count."""
+    """Hash the code that makes and judges a model, and `more` of it; map and command line
+    do not count."""
     root = Path(plumbline.__file__).parent
     parts = (root / name for name in (*CODE, *more))
-    hashes = (sha256_file(part) if part.is_file() else sha256_folder(part, "*.py") for part in parts)
+    hashes = (
+        sha256_file(part) if part.is_file() else sha256_folder(part, "*.py") for part in parts
+    )
     return hashlib.sha256("".join(hashes).encode()).hexdigest()

@@ -1,4 +1,5 @@
-"""Manage the MLflow registry: one model version per package, and the alias `champion` on the released one."""
+"""Manage the MLflow registry: one model version per package, and the alias `champion` on
+the released one."""
 
 from __future__ import annotations
 
@@ -62,9 +63,15 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            champion = self._aliases().get(CHAMPION)  # first: it is among the versions then, whoever promotes meanwhile
-            listed = self._client.search_model_versions(f"name='{self.name}'", max_results=MAX_VERSIONS)
-        return sorted((registered(item, champion) for item in listed), key=lambda item: -item.number)
+            champion = self._aliases().get(
+                CHAMPION
+            )  # first: it is among the versions then, whoever promotes meanwhile
+            listed = self._client.search_model_versions(
+                f"name='{self.name}'", max_results=MAX_VERSIONS
+            )
+        return sorted(
+            (registered(item, champion) for item in listed), key=lambda item: -item.number
+        )
 
     def metrics(self) -> dict[str, dict[str, float]]:
         """Return the metrics of each registered package, by the identifier of its run.
@@ -91,7 +98,9 @@ class Registry:
         """
         with self.server.answering():
             number = self._aliases().get(CHALLENGER)
-        return next((item for item in self.versions() if item.number == number and not item.champion), None)
+        return next(
+            (item for item in self.versions() if item.number == number and not item.champion), None
+        )
 
     def challenge(self, number: int | None) -> None:
         """Make version `number` the challenger; with None, remove the challenger.
@@ -106,22 +115,34 @@ class Registry:
                 self._client.delete_registered_model_alias(self.name, CHALLENGER)
 
     def register(self, package: Path, manifest: PackageManifest) -> Registered:
-        """Copy the files of `package` into the registry as a new version, an MLflow model; the champion stays.
+        """Copy the files of `package` into the registry as a new version, an MLflow model;
+        the champion stays.
 
-        The package stays as it is, in the folder `PACKAGE` of the MLflow model, whose other files are beside it.
+        The package stays as it is, in the folder `PACKAGE` of the MLflow model, whose other
+        files are beside it.
 
         Raises:
             InputError: the registry does not answer.
         """
-        from plumbline.release.mlflow_model import write_mlflow_model  # two seconds to load, and seldom needed
+        from plumbline.release.mlflow_model import (
+            write_mlflow_model,
+        )  # two seconds to load, and seldom needed
 
         version = manifest.version
         hashes = {f"{key}_hash": value for key, value in manifest.hashes.items()}
         verdict = {VERDICT_TAG: str(manifest.gate.get("verdict", ""))}
-        tags = {VERSION_TAG: version, **hashes, **origin_of(manifest.records), **_registration(), **verdict}
+        tags = {
+            VERSION_TAG: version,
+            **hashes,
+            **origin_of(manifest.records),
+            **_registration(),
+            **verdict,
+        }
         with self.server.answering(), TemporaryDirectory() as folder:
             write_mlflow_model(package, manifest.default_model, Path(folder) / "model")
-            run = self._client.create_run(self.server.experiment(), run_name=f"{self.name} {version}", tags=tags)
+            run = self._client.create_run(
+                self.server.experiment(), run_name=f"{self.name} {version}", tags=tags
+            )
             now = int(datetime.now(UTC).timestamp() * 1000)
             metrics = [Metric(key, value, now, 0) for key, value in figures(manifest.metrics)]
             self._client.log_batch(run.info.run_id, metrics=metrics)
@@ -130,7 +151,9 @@ class Registry:
             self._client.set_terminated(run.info.run_id)
             if not self._models():
                 self._client.create_registered_model(self.name)
-            item = self._client.create_model_version(self.name, run.info.artifact_uri, run.info.run_id, tags=tags)
+            item = self._client.create_model_version(
+                self.name, run.info.artifact_uri, run.info.run_id, tags=tags
+            )
         return registered(item, None)
 
     def record(self, item: Registered, evidence: Path) -> None:
@@ -156,13 +179,16 @@ class Registry:
             for item in versions:
                 if item.champion and item.number != number:
                     self._tag(item.number, REPLACED_TAG, str(max(places) + 1))
-                    self._tag(item.number, ROLLED_BACK_TAG, "")  # of a roll-back that was cut before the alias moved
+                    self._tag(
+                        item.number, ROLLED_BACK_TAG, ""
+                    )  # of a roll-back that was cut before the alias moved
             self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
             # Whoever makes it the champion has decided: an earlier rollback is history.
             self._tag(number, ROLLED_BACK_TAG, "")
 
     def restore(self, former: Registered) -> None:
-        """Make a former champion the champion again; mark the present one, and those between, as rolled back."""
+        """Make a former champion the champion again; mark the present one, and those
+        between, as rolled back."""
         versions = self.versions()
         when = datetime.now(UTC).isoformat(timespec="seconds")
         with self.server.answering():
@@ -186,13 +212,16 @@ class Registry:
             self._client.delete_model_version(self.name, str(number))
 
     def runs_in_use(self) -> set[str]:
-        """Return the numbers of the runs that hold the files of versions, of models of other names too.
+        """Return the numbers of the runs that hold the files of versions, of models of
+        other names too.
 
         Raises:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            return {item.run_id for item in self._client.search_model_versions(max_results=MAX_VERSIONS)}
+            return {
+                item.run_id for item in self._client.search_model_versions(max_results=MAX_VERSIONS)
+            }
 
     @contextmanager
     def records(self) -> Iterator[Records]:
@@ -218,7 +247,8 @@ class Registry:
             self._client.log_artifact(item.run, str(signature))
 
     def signature(self, item: Registered) -> Path:
-        """Return the local path of the signature of `item`; the file is missing if `item` is unsigned.
+        """Return the local path of the signature of `item`; the file is missing if `item`
+        is unsigned.
 
         Raises:
             InputError: the registry does not answer.
@@ -232,7 +262,8 @@ class Registry:
         return downloaded / SIGNATURE
 
     def folder(self, item: Registered, anew: bool = False) -> Path:
-        """Return a local folder with the files of `item`: the registry's own on this machine, else a download.
+        """Return a local folder with the files of `item`: the registry's own on this
+        machine, else a download.
 
         Args:
             item: which.
@@ -244,7 +275,8 @@ class Registry:
         if (local := local_folder(item.source)) is not None:
             if not local.is_dir():
                 raise InputError(
-                    f"{local}: the registry's files of version {item.number} are gone. Restore the folder, "
+                    f"{local}: the registry's files of version {item.number} are gone. Restore "
+                    "the folder, "
                     "or promote the package again.",
                     key="registry.files_missing",
                 )
@@ -254,23 +286,31 @@ class Registry:
             package_in(downloaded)
         ):  # not there yet, or harmed since: the registry's own may be well
             with self.server.answering(), atomic_folder(downloaded) as temporary:
-                download_artifacts(artifact_uri=item.source, dst_path=str(temporary), tracking_uri=self.server.uri)
+                download_artifacts(
+                    artifact_uri=item.source, dst_path=str(temporary), tracking_uri=self.server.uri
+                )
         return package_in(downloaded)
 
     def _models(self) -> list[RegisteredModel]:
-        """Return the model; none before the first release, where a look-up by its name would be an error."""
+        """Return the model; none before the first release, where a look-up by its name
+        would be an error."""
         return list(self._client.search_registered_models(f"name='{self.name}'"))
 
     def _aliases(self) -> dict[str, int]:
         """Return the number of the version that each alias names."""
-        return {alias: int(number) for model in self._models() for alias, number in model.aliases.items()}
+        return {
+            alias: int(number)
+            for model in self._models()
+            for alias, number in model.aliases.items()
+        }
 
     def _tag(self, number: int, key: str, value: str) -> None:
         self._client.set_model_version_tag(self.name, str(number), key, value)
 
 
 def _registration() -> dict[str, str]:
-    """Return the tags that describe a registration: when, by whom, and at which commit of the working directory."""
+    """Return the tags that describe a registration: when, by whom, and at which commit of
+    the working directory."""
     commit = git_commit(Path.cwd())
     tags = {CREATED_TAG: datetime.now(UTC).isoformat(timespec="seconds"), USER_TAG: _login_name()}
     if commit is not None:

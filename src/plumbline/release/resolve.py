@@ -23,18 +23,25 @@ def resolve_fields(name_or_path: str, verify_key: Path | None = None) -> Path:
 
 
 def resolve_model(
-    name_or_path: str, name: str | None = None, pretrained: Path = PACKAGE, verify_key: Path | None = None
+    name_or_path: str,
+    name: str | None = None,
+    pretrained: Path = PACKAGE,
+    verify_key: Path | None = None,
 ) -> Path:
-    """Return the folder of a package: `pretrained`, `champion` for the released one, or the path of a package.
+    """Return the folder of a package: `pretrained`, `champion` for the released one, or the
+    path of a package.
 
     Args:
         name_or_path: which.
-        name: of the registered model whose champion is meant; None: that of the project here (`name_here`).
+        name: of the registered model whose champion is meant; None: that of the project
+            here (`name_here`).
         pretrained: the one that comes with Plumbline.
-        verify_key: public key that the package must be signed with; None: no signature is asked for.
+        verify_key: public key that the package must be signed with; None: no signature is
+            asked for.
 
     Raises:
-        InputError: it is neither, nothing was released yet, the registry does not answer, or the key is unfit.
+        InputError: it is neither, nothing was released yet, the registry does not answer,
+            or the key is unfit.
         SignatureRefused: the package is not signed with that key, or was altered since.
     """
     if name_or_path == PRETRAINED:
@@ -48,7 +55,8 @@ def resolve_model(
 
         if not there(default_uri()):
             raise InputError(
-                f"{CHAMPION}: no registry at {default_uri()}. Run in the project's folder, set MLFLOW_TRACKING_URI, or "
+                f"{CHAMPION}: no registry at {default_uri()}. Run in the project's folder, set "
+                "MLFLOW_TRACKING_URI, or "
                 f"give `{PRETRAINED}` or a package's folder.",
                 key="registry.missing",
             )
@@ -57,7 +65,8 @@ def resolve_model(
         if champion is None:
             raise InputError(
                 f"{CHAMPION}: nothing was released yet. Promote a package with "
-                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's folder.",
+                f"`plumbline release promote PACKAGE_DIR`, or give `{PRETRAINED}` or a package's "
+                "folder.",
                 key="champion.missing",
             )
         return signed_folder(registry, champion, verify_key)

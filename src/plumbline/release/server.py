@@ -1,7 +1,7 @@
 """Reach the tracking server behind the registry, and allow one promotion at a time.
 
-It is the SQLite file `mlflow.db` in the working directory, or what the environment variable MLFLOW_TRACKING_URI names.
-One that does not answer is an error, never "nothing there".
+It is the SQLite file `mlflow.db` in the working directory, or what the environment variable
+MLFLOW_TRACKING_URI names. One that does not answer is an error, never "nothing there".
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def default_uri() -> str:
 
 
 def there(uri: str) -> bool:
-    """Return whether a registry may exist. A missing SQLite file is not created just to look into it."""
+    """Return whether a registry may exist. A missing SQLite file is not created just to
+    look into it."""
     database = database_of(uri)
     return database is None or Path(database).exists()
 
@@ -50,12 +51,14 @@ def database_of(uri: str) -> str | None:
         return make_url(uri).database if uri.startswith("sqlite:") else None
     except ArgumentError:
         raise InputError(
-            f"MLFLOW_TRACKING_URI: {uri} found; write sqlite:////FOLDER/mlflow.db", key="registry.bad_address"
+            f"MLFLOW_TRACKING_URI: {uri} found; write sqlite:////FOLDER/mlflow.db",
+            key="registry.bad_address",
         ) from None
 
 
 def local_folder(uri: str) -> Path | None:
-    """Return the folder of a file address on this machine; None for a server's own, mlflow-artifacts:/…"""
+    """Return the folder of a file address on this machine; None for a server's own,
+    mlflow-artifacts:/…"""
     parts = urlsplit(uri)
     return Path(url2pathname(parts.path)) if parts.scheme in ("", "file") else None
 
@@ -78,7 +81,8 @@ class Server:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other promotions on the same SQLite file out during the block; a killed process frees the lock.
+        """Keep other promotions on the same SQLite file out during the block; a killed
+        process frees the lock.
 
         A server's registry has no such lock: there, `promote` looks once more before it decides.
         """
@@ -96,7 +100,8 @@ class Server:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Turn any error of the server or its files into an `InputError` that names it, without its password."""
+        """Turn any error of the server or its files into an `InputError` that names it,
+        without its password."""
         try:
             yield
         except (MlflowException, SQLAlchemyError, sqlite3.Error, OSError) as error:
@@ -104,7 +109,8 @@ class Server:
             for secret in self._secrets:
                 reason = reason.replace(secret, "***")
             raise InputError(
-                f"{self._shown}: the model registry does not answer, or its files cannot be read or written "
+                f"{self._shown}: the model registry does not answer, or its files cannot be read "
+                "or written "
                 f"({reason}). Start it, correct MLFLOW_TRACKING_URI, or make room on its disk.",
                 key="registry.no_answer",
             ) from error
@@ -114,14 +120,16 @@ class Server:
         experiment = self.client.get_experiment_by_name(EXPERIMENT)
         if experiment is not None:
             return str(experiment.experiment_id)
-        # Without a server the files lie beside the database, wherever it is used from; a server decides for itself.
+        # Without a server the files lie beside the database, wherever it is used from; a
+        # server decides for itself.
         database = database_of(self.uri)
         local = (Path(database).resolve().parent / LOCAL_ARTIFACTS).as_uri() if database else None
         return str(self.client.create_experiment(EXPERIMENT, artifact_location=local))
 
 
 def _without_password(uri: str) -> tuple[str, list[str]]:
-    """Return an address without its secrets, and the secrets; all before the host, if it cannot be parsed."""
+    """Return an address without its secrets, and the secrets; all before the host, if it
+    cannot be parsed."""
     try:
         address = make_url(uri)
     except ArgumentError:
@@ -130,6 +138,7 @@ def _without_password(uri: str) -> tuple[str, list[str]]:
     shown = address.render_as_string(hide_password=True)
     if not address.password:
         return shown, []
-    # As it stands in the address, where a `@` is `%40`: so it comes back in the words of who could not reach it.
+    # As it stands in the address, where a `@` is `%40`: so it comes back in the words of who
+    # could not reach it.
     written = uri.partition("://")[2].partition("@")[0].partition(":")[2]
     return shown, [written, str(address.password)]

@@ -1,4 +1,5 @@
-"""Sign model packages with a key, and refuse a package that is unsigned, altered or signed with another key."""
+"""Sign model packages with a key, and refuse a package that is unsigned, altered or signed
+with another key."""
 
 from __future__ import annotations
 
@@ -26,13 +27,14 @@ def signature_of(package: Path) -> Path:
 def sign(package: Path, key: Path, signature: Path | None = None) -> Path:
     """Sign a whole and unchanged package; return the path of the signature.
 
-    The format is that of OpenSSF Model Signing: the SHA-256 of every file, signed with ECDSA, in a Sigstore bundle.
-    Nothing is sent anywhere.
+    The format is that of OpenSSF Model Signing: the SHA-256 of every file, signed with
+    ECDSA, in a Sigstore bundle. Nothing is sent anywhere.
 
     Args:
         package: its folder.
-        key: private key of an elliptic curve, PEM, readable by its owner alone. Its password stands in the environment
-            variable `PLUMBLINE_SIGN_KEY_PASSWORD`, if it has one.
+        key: private key of an elliptic curve, PEM, readable by its owner alone. Its
+            password stands in the environment variable `PLUMBLINE_SIGN_KEY_PASSWORD`, if it
+            has one.
         signature: file to write; None: `signature_of(package)`.
 
     Raises:
@@ -58,8 +60,8 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
         signature: file with the signature; None: `signature_of(package)`.
 
     Raises:
-        SignatureRefused: the signature is missing, unreadable or of another key, or a file was changed, added or
-            removed since.
+        SignatureRefused: the signature is missing, unreadable or of another key, or a file
+            was changed, added or removed since.
         InputError: the key is missing or unfit.
         ExtraMissing: the extra `sign` is not installed.
     """
@@ -67,10 +69,13 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
     verifier = _verifier(key)
     signature = signature or signature_of(package)
     if not package.is_dir():
-        raise InputError(f"{package}: no such folder. Give the folder of a model package.", key="package.missing")
+        raise InputError(
+            f"{package}: no such folder. Give the folder of a model package.", key="package.missing"
+        )
     if not signature.is_file():
         raise SignatureRefused(
-            f"{package}: not signed: there is no {signature}. Get the package with its signature, or sign it: "
+            f"{package}: not signed: there is no {signature}. Get the package with its "
+            "signature, or sign it: "
             f"`plumbline release sign` or `plumbline release promote --sign-key`. {HOW}",
             key="signature.missing",
         )
@@ -80,7 +85,8 @@ def check_signature(package: Path, key: Path, signature: Path | None = None) -> 
     except Exception as error:  # whatever stops the check, the package is refused
         reason = " ".join(str(error).split())[:500] or type(error).__name__
         raise SignatureRefused(
-            f"{package}: differs from what the owner of {key} signed: {reason}. Get it and its signature again. {HOW}",
+            f"{package}: differs from what the owner of {key} signed: {reason}. Get it and its "
+            f"signature again. {HOW}",
             key="signature.mismatch",
         ) from error
 
@@ -105,7 +111,8 @@ def check_private_key(key: Path) -> Any:
         return signing.Config().use_elliptic_key_signer(private_key=key, password=password)
     except Exception as error:  # of several libraries
         raise InputError(
-            f"{key}: cannot sign ({error}). Give a private key of the curve P-256, P-384 or P-521 in PEM, and set "
+            f"{key}: cannot sign ({error}). Give a private key of the curve P-256, P-384 or "
+            "P-521 in PEM, and set "
             f"{PASSWORD} to its password, if it has one. {HOW}",
             key="sign_key.unusable",
         ) from error
@@ -119,17 +126,21 @@ def _verifier(key: Path) -> Any:
         return verifying.Config().use_elliptic_key_verifier(public_key=key)
     except Exception as error:  # of several libraries
         raise InputError(
-            f"{key}: cannot verify ({error}). Give the public key in PEM: `openssl pkey -pubout`. {HOW}",
+            f"{key}: cannot verify ({error}). Give the public key in PEM: `openssl pkey "
+            f"-pubout`. {HOW}",
             key="verify_key.unusable",
         ) from error
 
 
 def _refuse_linked_folders(package: Path) -> None:
     """Refuse a link to a folder: the files behind it are neither hashed nor listed."""
-    linked = next((path for path in package.rglob("*") if path.is_symlink() and path.is_dir()), None)
+    linked = next(
+        (path for path in package.rglob("*") if path.is_symlink() and path.is_dir()), None
+    )
     if linked is not None:
         raise SignatureRefused(
-            f"{linked}: a link to a folder, which no signature covers. Get the package again. {HOW}",
+            f"{linked}: a link to a folder, which no signature covers. Get the package again. "
+            f"{HOW}",
             key="package.linked_folder",
         )
 
@@ -138,4 +149,8 @@ def _every_file() -> Any:
     from model_signing import hashing
 
     # Links to files are followed: a DVC cache may consist of them, and what they lead to is hashed.
-    return hashing.Config().set_ignored_paths(paths=[], ignore_git_paths=False).set_allow_symlinks(True)
+    return (
+        hashing.Config()
+        .set_ignored_paths(paths=[], ignore_git_paths=False)
+        .set_allow_symlinks(True)
+    )

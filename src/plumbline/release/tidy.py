@@ -1,4 +1,5 @@
-"""Choose what stays in the registry: champion, roll-back targets, the newest, and all with an alias."""
+"""Choose what stays in the registry: champion, roll-back targets, the newest, and all with
+an alias."""
 
 from __future__ import annotations
 
@@ -23,14 +24,19 @@ class RemovedPackages:
     """Records of trainings."""
 
 
-def plan_tidy(versions: Sequence[Registered], aliased: Collection[int], params: Tidy) -> list[Registered]:
+def plan_tidy(
+    versions: Sequence[Registered], aliased: Collection[int], params: Tidy
+) -> list[Registered]:
     """Return the versions that go, the oldest first.
 
     Args:
-        versions: all of the registry. aliased: numbers with an alias, as the champion has. params: section `tidy`.
+        versions: all of the registry. aliased: numbers with an alias, as the champion has.
+            params: section `tidy`.
     """
     targets = {item.number for item in former_champions(versions)[: params.former_champions]}
-    removable = [item for item in versions if not item.champion and item.number not in targets.union(aliased)]
+    removable = [
+        item for item in versions if not item.champion and item.number not in targets.union(aliased)
+    ]
     newest = sorted(removable, key=lambda item: -item.number)
     return newest[params.packages :][::-1]
 
@@ -38,11 +44,13 @@ def plan_tidy(versions: Sequence[Registered], aliased: Collection[int], params: 
 def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPackages:
     """Remove packages that are not needed any more, and old records of training.
 
-    Nobody promotes meanwhile (on SQLite; on a server a registration of the last day is left alone). Cut anywhere, the
-    champion and all roll-backs that are kept work, and the next time goes on.
+    Nobody promotes meanwhile (on SQLite; on a server a registration of the last day is left
+    alone). Cut anywhere, the champion and all roll-backs that are kept work, and the next
+    time goes on.
 
     Args:
-        params: section `tidy`. registry: which. dry_run: change nothing, tell what would be removed.
+        params: section `tidy`. registry: which. dry_run: change nothing, tell what would be
+            removed.
 
     Raises:
         InputError: the registry does not answer, or the champion is not among its versions.
@@ -53,7 +61,8 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
         missing = aliased - {item.number for item in versions}
         if missing:
             raise InputError(
-                f"{registry.name}: an alias names version {min(missing)}, which is not there. Nothing was "
+                f"{registry.name}: an alias names version {min(missing)}, which is not there. "
+                "Nothing was "
                 "removed. See `plumbline release list`, and set the alias again.",
                 key="registry.alias_without_version",
             )

@@ -26,7 +26,8 @@ PACKAGE = "package"
 """Folder of the package within the MLflow model of a version."""
 VERSION_TAG, REPLACED_TAG, ROLLED_BACK_TAG = "package_version", "replaced", "rolled_back"
 CREATED_TAG, COMMIT_TAG, USER_TAG = "plumbline.created", "plumbline.commit", "plumbline.user"
-"""Tags that describe a registration: its time, the commit of the folder it was made in, and the user's login name."""
+"""Tags that describe a registration: its time, the commit of the folder it was made in, and
+the user's login name."""
 FORMER, ROLLED_BACK = "former", "rolled back"
 """States of packages that were the champion."""
 VERDICT_TAG = "plumbline.verdict"
@@ -37,9 +38,11 @@ MAIN_FIGURES = {
     "fp16.crps_mm": "CRPS, mm",
     "fp16.coverage": "coverage",
 }
-"""Metric of a version's run, measured on the file that is its default model -> heading in a list of versions.
+"""Metric of a version's run, measured on the file that is its default model -> heading in a
+list of versions.
 
-The first two are of diagnosis, the others of fields."""
+The first two are of diagnosis, the others of fields.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,11 @@ class Registered:
     rolled_back: bool = False
     """It was the champion and was taken back: no run may promote it again by itself."""
     replaced: int = 0
-    """Place among all that were replaced as the champion, from 1: no run may promote it again by itself either.
+    """Place among all that were replaced as the champion, from 1: no run may promote it
+    again by itself either.
 
-    0 where it never was replaced."""
+    0 where it never was replaced.
+    """
     run: str = ""
     """Identifier of the MLflow run with its files and metrics."""
     user: str = ""
@@ -72,7 +77,8 @@ class Registered:
 
     @property
     def state(self) -> str:
-        """Return the word for its place in the history: `champion`, `former`, `rolled back`, or nothing."""
+        """Return the word for its place in the history: `champion`, `former`, `rolled
+        back`, or nothing."""
         if self.champion:
             return CHAMPION
         return ROLLED_BACK if self.rolled_back else FORMER if self.replaced else ""
@@ -99,7 +105,9 @@ def registered(item: ModelVersion, champion: int | None) -> Registered:
 
 def former_champions(versions: Iterable[Registered]) -> list[Registered]:
     """Return the champions before the present one that can be gone back to, the last first."""
-    former = (item for item in versions if item.replaced and not item.rolled_back and not item.champion)
+    former = (
+        item for item in versions if item.replaced and not item.rolled_back and not item.champion
+    )
     return sorted(former, key=lambda item: -item.replaced)
 
 
@@ -107,7 +115,8 @@ def download_folder(version: str) -> Path:
     """Return the folder for a package's files after download.
 
     Raises:
-        InputError: that is no version of a package. It is a tag, which anybody can write, and could name any folder.
+        InputError: that is no version of a package. It is a tag, which anybody can write,
+            and could name any folder.
     """
     if not re.fullmatch(r"[0-9a-f]{12,64}", version):
         raise InputError(
@@ -143,7 +152,8 @@ def figures(metrics: Any, prefix: str = "") -> Iterator[tuple[str, float]]:
 TRAINING = "plumbline"
 """Experiment that `train` and `compress` write their curves to."""
 TIDIED = "tidied"
-"""Tag of a run that is being removed: one that was deleted by somebody else stays for them to bring back."""
+"""Tag of a run that is being removed: one that was deleted by somebody else stays for them
+to bring back."""
 DAY_MS = 86_400_000
 AT_WORK_DAYS = 7.0
 """A training that was killed says RUNNING for ever; longer than this no stage is at work."""
@@ -159,7 +169,8 @@ class Records:
         self._now = int(time.time() * 1000)
 
     def unused(self, experiment: str, used: Collection[str], young_ms: int) -> list[Run]:
-        """Return the runs of an experiment that are not in `used` (run numbers), deleted ones included.
+        """Return the runs of an experiment that are not in `used` (run numbers), deleted
+        ones included.
 
         Args:
             experiment: its name.
@@ -168,29 +179,39 @@ class Records:
         """
         # Every registration tags its run when it begins; others' experiment may have the same name.
         runs = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
-        return [run for run in runs if run.info.run_id not in used and self._now - run.info.start_time >= young_ms]
+        return [
+            run
+            for run in runs
+            if run.info.run_id not in used and self._now - run.info.start_time >= young_ms
+        ]
 
     def metrics(self, experiment: str) -> dict[str, dict[str, float]]:
-        """Return the metrics of each registration of an experiment, by the identifier of its run."""
+        """Return the metrics of each registration of an experiment, by the identifier of its
+        run."""
         runs = self._search(experiment, f"tags.{VERSION_TAG} LIKE '%'", ViewType.ALL)
         return {run.info.run_id: run.data.metrics for run in runs}
 
     def old_trainings(self, days: float, newest: int) -> list[Run]:
-        """Return records of trainings that ended more than `days` ago, except the `newest`, and half-removed ones."""
-        runs = sorted(self._search(TRAINING, "", ViewType.ACTIVE_ONLY), key=lambda run: -run.info.start_time)
+        """Return records of trainings that ended more than `days` ago, except the `newest`,
+        and half-removed ones."""
+        runs = sorted(
+            self._search(TRAINING, "", ViewType.ACTIVE_ONLY), key=lambda run: -run.info.start_time
+        )
         half_removed = self._search(TRAINING, f"tags.{TIDIED} = 'yes'", ViewType.DELETED_ONLY)
         return [*(run for run in runs[newest:] if self._ended_before(run, days)), *half_removed]
 
     def remove(self, run: Run) -> None:
         """Remove a run with its files; on a server, mark it as deleted for `mlflow gc` there.
 
-        Cut anywhere, it is found and removed again: first the mark, then the files, last the record of it.
+        Cut anywhere, it is found and removed again: first the mark, then the files, last
+        the record of it.
         """
         number = run.info.run_id
         if run.info.lifecycle_stage != "deleted":
             self._client.set_tag(number, TIDIED, "yes")
             self._client.delete_run(number)
-        # MLflow's own command would also remove whatever experiments a user has deleted and may want back.
+        # MLflow's own command would also remove whatever experiments a user has deleted and
+        # may want back.
         store = self._client._tracking_client.store
         if hasattr(store, "_hard_delete_run"):
             get_artifact_repository(run.info.artifact_uri).delete_artifacts()
@@ -201,7 +222,11 @@ class Records:
 
     def _search(self, name: str, wanted: str, view: int) -> list[Run]:
         experiment = self._client.get_experiment_by_name(name)
-        return list(self._client.search_runs([experiment.experiment_id], wanted, view, MAX_RUNS)) if experiment else []
+        return (
+            list(self._client.search_runs([experiment.experiment_id], wanted, view, MAX_RUNS))
+            if experiment
+            else []
+        )
 
     def _ended_before(self, run: Run, days: float) -> bool:
         at_work: bool = run.info.status == RunStatus.to_string(RunStatus.RUNNING)

@@ -38,7 +38,8 @@ class Panel(NamedTuple):
 
 
 def agreement_chart(title: str, panels: Sequence[Panel], note: str = "") -> str:
-    """Draw panels side by side in an SVG document, with a key; on the diagonal both measurements are the same.
+    """Draw panels side by side in an SVG document, with a key; on the diagonal both
+    measurements are the same.
 
     Args:
         title: for who cannot see it. note: what the reader must know of the values, behind the key.
@@ -64,12 +65,24 @@ def _panel(panel: Panel) -> list[str]:
     bounds = [
         bound
         for pair in panel.pairs
-        for bound in (pair.x - pair.across, pair.x + pair.across, pair.y - pair.down, pair.y + pair.up)
+        for bound in (
+            pair.x - pair.across,
+            pair.x + pair.across,
+            pair.y - pair.down,
+            pair.y + pair.up,
+        )
     ]
-    low, high = ends = round_range(max(min(bounds, default=0.0), panel.least), max(bounds, default=1.0))
-    place, parts = axes(panel.title, ends, ends, x_label=panel.x_label, y_label=panel.y_label, left_px=LEFT)
+    low, high = ends = round_range(
+        max(min(bounds, default=0.0), panel.least), max(bounds, default=1.0)
+    )
+    place, parts = axes(
+        panel.title, ends, ends, x_label=panel.x_label, y_label=panel.y_label, left_px=LEFT
+    )
     (x1, y1), (x2, y2) = place(low, low), place(high, high)
-    parts.append(f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {GRID} stroke-dasharray="5 4"/>')
+    parts.append(
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" {GRID} '
+        'stroke-dasharray="5 4"/>'
+    )
     for pair in panel.pairs:
         colour = COLOURS[0] if pair.agrees else COLOURS[1]
         x, y = place(pair.x, pair.y)
@@ -78,6 +91,7 @@ def _panel(panel: Panel) -> list[str]:
         bars = f"M{start:.1f} {y:.1f}H{right:.1f}M{x:.1f} {bottom:.1f}V{top:.1f}"
         parts.append(f'<path d="{bars}" stroke="{colour}" stroke-opacity="0.6"/>')
         parts.append(
-            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" fill="{colour}"><title>{say(pair.name)}</title></circle>'
+            f'<circle cx="{x:.1f}" cy="{y:.1f}" r="4" '
+            f'fill="{colour}"><title>{say(pair.name)}</title></circle>'
         )
     return parts

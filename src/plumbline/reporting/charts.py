@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-COLOURS = ("#2f6c9e", "#c46a3d", "#4f8a3c", "#b0517d", "#7a7a7a", "#2a9d8f", "#8c6bb1", "#b58900", "#1f3b57", "#a0522d")
+COLOURS = (
+    "#2f6c9e",
+    "#c46a3d",
+    "#4f8a3c",
+    "#b0517d",
+    "#7a7a7a",
+    "#2a9d8f",
+    "#8c6bb1",
+    "#b58900",
+    "#1f3b57",
+    "#a0522d",
+)
 WIDTH, HEIGHT = 640, 400
 LEFT, RIGHT, TOP, BOTTOM = 56, 16, 40, 48
 SMALL_HEIGHT = 190
@@ -52,9 +63,12 @@ def line_chart(
 ) -> str:
     """Draw an SVG document with axes, grid, key and curves; curves are clipped to the ranges.
 
-    `paper` is the colour behind it; `none` lets that of a page through, whose colour of text the words then have.
+    `paper` is the colour behind it; `none` lets that of a page through, whose colour of
+    text the words then have.
     """
-    plot = "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]  # two charts on one page share no name
+    plot = (
+        "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]
+    )  # two charts on one page share no name
 
     place, parts = axes(title, x_range, y_range, x_label=x_label, y_label=y_label)
     colour = -1
@@ -66,7 +80,9 @@ def line_chart(
         points = path(place, line.points)
         parts.append(f'<polyline clip-path="url(#{plot})" fill="none" {look} points="{points}"/>')
         row = HEIGHT - BOTTOM - 10 - 16 * (len(lines) - 1 - index)
-        parts.append(f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>')
+        parts.append(
+            f'<line x1="{LEFT + 10}" x2="{LEFT + 34}" y1="{row - 4}" y2="{row - 4}" {look}/>'
+        )
         parts.append(svg_text(LEFT + 40, row, line.name, "start"))
     corner = f'x="{LEFT}" y="{TOP}" width="{WIDTH - LEFT - RIGHT}" height="{HEIGHT - TOP - BOTTOM}"'
     defined = f'<clipPath id="{plot}"><rect {corner}/></clipPath>'
@@ -85,7 +101,8 @@ def course_chart(
     """Draw a small SVG document of a value over time, from 0 on, with the band of its interval.
 
     Args:
-        title: above it. days: ISO dates, two or more. low, value, high: at each of them. width: of the drawing, px.
+        title: above it. days: ISO dates, two or more. low, value, high: at each of them.
+            width: of the drawing, px.
     """
     numbers = [_day(day) for day in days]
     top = 1.05 * max(high) or 1.0
@@ -97,11 +114,14 @@ def course_chart(
     return svg_document(title, SMALL_HEIGHT, "#fff", parts, width)
 
 
-def over_time(title: str, period: tuple[str, str], levels: Sequence[float], width: int) -> tuple[Place, list[str]]:
+def over_time(
+    title: str, period: tuple[str, str], levels: Sequence[float], width: int
+) -> tuple[Place, list[str]]:
     """Draw title, grid and years of a small chart over time.
 
     Args:
-        title: above it. period: first and last ISO date. levels: of the grid, ascending. width: of the drawing, px.
+        title: above it. period: first and last ISO date. levels: of the grid, ascending.
+            width: of the drawing, px.
 
     Returns:
         What turns days (ordinals) and values into px, and the parts of the drawing.
@@ -120,7 +140,9 @@ def over_time(title: str, period: tuple[str, str], levels: Sequence[float], widt
         parts.append(svg_text(LEFT - 6, y + 4, f"{at:.2g}" if abs(at) < 10 else f"{at:.0f}", "end"))
     for year in range(int(period[0][:4]) + 1, int(period[1][:4]) + 1):
         x, _ = place(date(year, 1, 1).toordinal(), levels[0])
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{SMALL_HEIGHT - bottom}" {GRID}/>')
+        parts.append(
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{SMALL_HEIGHT - bottom}" {GRID}/>'
+        )
         parts.append(svg_text(x, SMALL_HEIGHT - 8, str(year), "middle"))
     return place, parts
 
@@ -130,7 +152,9 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
 
     The scale is that of what is drawn; a row without an interval is a place alone.
     """
-    values = [value for row in rows for value in (row.value, row.low, row.high) if value is not None]
+    values = [
+        value for row in rows for value in (row.value, row.low, row.high) if value is not None
+    ]
     low, high = min(values), max(values)
     margin = 0.08 * (high - low) or 0.05 * abs(high) or 1.0
     low, high = low - margin, high + margin
@@ -156,12 +180,16 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
     return svg_document(title, height, paper, parts)
 
 
-def svg_document(title: str, height: int, paper: str, parts: Sequence[str], width: int = WIDTH) -> str:
+def svg_document(
+    title: str, height: int, paper: str, parts: Sequence[str], width: int = WIDTH
+) -> str:
     """Return a drawing with its parts in order."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{html.escape(title)}" font-family="sans-serif" font-size="12">\n'
-        f'<rect width="100%" height="100%" fill="{html.escape(paper)}"/>\n' + "\n".join(parts) + "\n</svg>\n"
+        f'<rect width="100%" height="100%" fill="{html.escape(paper)}"/>\n'
+        + "\n".join(parts)
+        + "\n</svg>\n"
     )
 
 
@@ -177,20 +205,29 @@ def axes(
     def place(x: float, y: float) -> tuple[float, float]:
         across = (x - x_range[0]) / (x_range[1] - x_range[0])
         up = (y - y_range[0]) / (y_range[1] - y_range[0])
-        return left_px + across * (WIDTH - left_px - RIGHT), HEIGHT - BOTTOM - up * (HEIGHT - TOP - BOTTOM)
+        return left_px + across * (WIDTH - left_px - RIGHT), HEIGHT - BOTTOM - up * (
+            HEIGHT - TOP - BOTTOM
+        )
 
     parts = [svg_text(left_px, 24, title, "start", bold=True)]
     for tick in range(TICKS + 1):
         x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
-        parts.append(f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>')
-        parts.append(f'<line x1="{left_px}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>')
+        parts.append(
+            f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>'
+        )
+        parts.append(
+            f'<line x1="{left_px}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>'
+        )
         parts.append(svg_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
-        parts.append(svg_text(left_px - 6, up + 4, f"{y:g}" if left_px > LEFT else f"{y:.3g}", "end"))
+        parts.append(
+            svg_text(left_px - 6, up + 4, f"{y:g}" if left_px > LEFT else f"{y:.3g}", "end")
+        )
     middle = (TOP + HEIGHT - BOTTOM) / 2
     parts.append(svg_text((left_px + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
     parts.append(
-        f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" transform="rotate(-90 14 {middle:g})">'
+        f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" '
+        f'transform="rotate(-90 14 {middle:g})">'
         f"{html.escape(y_label)}</text>"
     )
     return place, parts
@@ -205,7 +242,8 @@ def svg_text(x: float, y: float, words: str, anchor: str, bold: bool = False) ->
     """Write words at a place, px; `anchor`: `start`, `middle` or `end` of the words is there."""
     weight = ' font-weight="bold"' if bold else ""
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="currentColor"{weight}>{html.escape(words)}</text>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+        f'fill="currentColor"{weight}>{html.escape(words)}</text>'
     )
 
 

@@ -6,7 +6,17 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from plumbline.reporting.charts import COLOURS, HEIGHT, LEFT, TICKS, TOP, axes, path, svg_document, svg_text
+from plumbline.reporting.charts import (
+    COLOURS,
+    HEIGHT,
+    LEFT,
+    TICKS,
+    TOP,
+    axes,
+    path,
+    svg_document,
+    svg_text,
+)
 from plumbline.reporting.page import say
 
 STRIP = 12
@@ -40,28 +50,45 @@ class Bar(NamedTuple):
 
 
 def section_chart(
-    title: str, length: float, dots: Sequence[Dots], band: Band | None = None, bars: Sequence[Bar] = ()
+    title: str,
+    length: float,
+    dots: Sequence[Dots],
+    band: Band | None = None,
+    bars: Sequence[Bar] = (),
 ) -> str:
-    """Draw a cross section as an SVG document: displacement, mm, over the distance along the line, m.
+    """Draw a cross section as an SVG document: displacement, mm, over the distance along
+    the line, m.
 
     Args:
-        title: above it. length: of the line, m. dots, band, bars: what to draw; distances along the line in m.
+        title: above it. length: of the line, m. dots, band, bars: what to draw; distances
+            along the line in m.
     """
-    values = [v for part in dots for v in part.value] + ([*band.low, *band.high] if band else []) + [0.0]
+    values = (
+        [v for part in dots for v in part.value] + ([*band.low, *band.high] if band else []) + [0.0]
+    )
     low, high = round_range(min(values), max(values))
     _, end = round_range(0.0, length)
     x_label, y_label = "distance along the line, m", "displacement, mm"
     place, parts = axes(title, (0.0, end), (low, high), x_label=x_label, y_label=y_label)
     if band:
-        there, back = zip(band.along, band.high, strict=True), zip(band.along, band.low, strict=True)
-        parts.append(f'<polygon points="{path(place, [*there, *reversed(list(back))])}" fill="#888" opacity="0.25"/>')
+        there, back = (
+            zip(band.along, band.high, strict=True),
+            zip(band.along, band.low, strict=True),
+        )
+        parts.append(
+            f'<polygon points="{path(place, [*there, *reversed(list(back))])}" fill="#888" '
+            'opacity="0.25"/>'
+        )
         line = path(place, zip(band.along, band.value, strict=True))
         parts.append(f'<polyline points="{line}" fill="none" stroke="#444" stroke-width="1.5"/>')
     for number, part in enumerate(dots):
         colour = COLOURS[number % len(COLOURS)]
         for x, y in zip(part.along, part.value, strict=True):
             across, up = place(x, y)
-            parts.append(f'<circle cx="{across:.1f}" cy="{up:.1f}" r="2.5" fill="{colour}" fill-opacity="0.8"/>')
+            parts.append(
+                f'<circle cx="{across:.1f}" cy="{up:.1f}" r="2.5" fill="{colour}" '
+                'fill-opacity="0.8"/>'
+            )
         row = TOP + 14 + 16 * number
         parts.append(f'<circle cx="{LEFT + 12}" cy="{row - 4}" r="4" fill="{colour}"/>')
         parts.append(svg_text(LEFT + 22, row, part.name, "start"))
@@ -69,7 +96,10 @@ def section_chart(
         x, foot = place(bar.start, low)
         width = max(place(bar.end, low)[0] - x, 1.0)
         corner = f'x="{x:.1f}" y="{foot - STRIP:.1f}" width="{width:.1f}" height="{STRIP}"'
-        parts.append(f'<rect {corner} fill="{bar.colour}" stroke="#6b5a3a"><title>{say(bar.name)}</title></rect>')
+        parts.append(
+            f'<rect {corner} fill="{bar.colour}" '
+            f'stroke="#6b5a3a"><title>{say(bar.name)}</title></rect>'
+        )
     return svg_document(title, HEIGHT, "#fff", parts)
 
 

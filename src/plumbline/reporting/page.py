@@ -1,4 +1,5 @@
-"""Write one HTML page for a screen or a phone, offline: its skeleton, and texts, figures and tables within."""
+"""Write one HTML page for a screen or a phone, offline: its skeleton, and texts, figures
+and tables within."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def html_page(title: str, style: str, parts: Sequence[str]) -> str:
 
 
 def render(template: str, **content: Any) -> str:
-    """Fill a template of this folder, in which all content is text but what the template calls safe.
+    """Fill a template of this folder, in which all content is text but what the template
+    calls safe.
 
     Templates have the functions `table` and `number`, whose results are safe.
     """
@@ -43,7 +45,8 @@ def say(text: object) -> str:
 
 
 def number(value: Any) -> str:
-    """Format a figure with four digits, or all digits before the point; return an empty text for None."""
+    """Format a figure with four digits, or all digits before the point; return an empty
+    text for None."""
     if value is None:
         return ""
     is_figure = isinstance(value, float) and abs(value) < 1e15
@@ -54,12 +57,19 @@ def number(value: Any) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Write a table; the first column is text, the others are figures."""
-    head = "".join(f"<th{' class=n' if i else ''}>{say(title)}</th>" for i, title in enumerate(heads))
+    head = "".join(
+        f"<th{' class=n' if i else ''}>{say(title)}</th>" for i, title in enumerate(heads)
+    )
     body = "".join(
-        f"<tr><td>{say(row[0])}</td>" + "".join(f'<td class="n">{number(value)}</td>' for value in row[1:]) + "</tr>"
+        f"<tr><td>{say(row[0])}</td>"
+        + "".join(f'<td class="n">{number(value)}</td>' for value in row[1:])
+        + "</tr>"
         for row in rows
     )
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return (
+        f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></'
+        "table></div>"
+    )
 
 
 _TEMPLATES.globals |= {"table": table, "number": number}

@@ -1,6 +1,7 @@
 """Draw a building or a place as SVG: outlines, points, compass, scale bar.
 
-Drawn in the building's frame, x to the right and y up. Shape and colour say the same, so that either will do.
+Drawn in the building's frame, x to the right and y up. Shape and colour say the same, so
+that either will do.
 """
 
 from __future__ import annotations
@@ -61,10 +62,15 @@ def draw_building(plan: DrawnBuilding, limit_mm: float, title: str) -> str:
     """Draw the plan of one building.
 
     Args:
-        plan: of the building. limit_mm: displacement that has the strongest colour. title: for who cannot see it.
+        plan: of the building. limit_mm: displacement that has the strongest colour. title:
+            for who cannot see it.
     """
     west, south, east, north = shapely.total_bounds(
-        [plan.footprint, shapely.box(*(-plan.side / 2), *(plan.side / 2)), shapely.multipoints(plan.xy)]
+        [
+            plan.footprint,
+            shapely.box(*(-plan.side / 2), *(plan.side / 2)),
+            shapely.multipoints(plan.xy),
+        ]
     )
     scale = PLAN_PX / max(east - west, north - south, 1.0)
     width, height = PLAN_PX + 2 * SIDE_PX, (north - south) * scale + 2 * TOP_PX + 24
@@ -74,7 +80,8 @@ def draw_building(plan: DrawnBuilding, limit_mm: float, title: str) -> str:
         return left_px + (x - west) * scale, TOP_PX + (north - y) * scale
 
     body = [
-        f'<path d="{outline_path(plan.footprint, at)}" fill="#f1f1ee" stroke="#333" stroke-width="2" '
+        f'<path d="{outline_path(plan.footprint, at)}" fill="#f1f1ee" stroke="#333" '
+        'stroke-width="2" '
         'fill-rule="evenodd"/>',
         _compass(plan, at),
         _labels(plan, at, (west, south, east, north)),
@@ -98,7 +105,9 @@ def _compass(plan: DrawnBuilding, at: At) -> str:
     if plan.decided is not None:
         to_x, to_y = SIGNS[QUADRANTS.index(plan.decided)]
         body += (
-            f'<path d="{_ring([(0, 0), (to_x * x, 0), (to_x * x, to_y * y), (0, to_y * y)], at)}" fill-opacity="0.1"/>'
+            "<path "
+            f'd="{_ring([(0, 0), (to_x * x, 0), (to_x * x, to_y * y), (0, to_y * y)], at)}" '
+            'fill-opacity="0.1"/>'
         )
     lines = [[(-x, -y), (x, -y), (x, y), (-x, y)], [(-x, 0), (x, 0)], [(0, -y), (0, y)]]
     path = "".join(_ring(line, at) for line in lines)
@@ -118,7 +127,10 @@ def _labels(plan: DrawnBuilding, at: At, bounds: tuple[float, float, float, floa
         middle = at((east + west) / 2, 0)[0]
         x = max(x - 40, middle + 8) if to_x > 0 else min(x + 40, middle - 8)
         label = name if math.isnan(probability) else html.escape(f"{name} {share}")
-        body += f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{label}</text>'
+        body += (
+            f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" '
+            f'font-weight="{weight}">{label}</text>'
+        )
     return body
 
 
@@ -127,8 +139,10 @@ def north_arrow(angle: float, x: float, y: float) -> str:
     turned = math.degrees(angle)
     return (
         f'<g transform="translate({x:.1f} {y:.1f}) rotate({turned:.1f})"><title>North</title>'
-        '<path d="M0 20V-8" stroke="#333" stroke-width="2"/><path d="M-6 -4L0 -18L6 -4Z" fill="#333"/>'
-        f'<text transform="translate(0 -27) rotate({-turned:.1f})" text-anchor="middle" dominant-baseline="middle">N'
+        '<path d="M0 20V-8" stroke="#333" stroke-width="2"/><path d="M-6 -4L0 -18L6 -4Z" '
+        'fill="#333"/>'
+        f'<text transform="translate(0 -27) rotate({-turned:.1f})" text-anchor="middle" '
+        'dominant-baseline="middle">N'
         "</text></g>"
     )
 
@@ -163,12 +177,21 @@ def _marks(plan: DrawnBuilding, limit_mm: float, at: At) -> list[str]:
 
 
 def mark(
-    place: tuple[float, float], moved: float, error: float, *, share: float, favours: bool, limit_mm: float, text: str
+    place: tuple[float, float],
+    moved: float,
+    error: float,
+    *,
+    share: float,
+    favours: bool,
+    limit_mm: float,
+    text: str,
 ) -> str:
-    """Draw a scatterer: area for its weight, outline for or against the answer, shape and colour for its motion.
+    """Draw a scatterer: area for its weight, outline for or against the answer, shape and
+    colour for its motion.
 
     Args:
-        place: x and y in the drawing, px. moved, error: differential displacement and standard error, mm.
+        place: x and y in the drawing, px. moved, error: differential displacement and
+            standard error, mm.
         share: of the largest size, from 0 to 1. favours: the answer that was given.
         limit_mm: see `draw_building`. text: shown on pointing at it.
     """
@@ -176,12 +199,18 @@ def mark(
     r = SMALLEST_PX + (LARGEST_PX - SMALLEST_PX) * math.sqrt(share)
     if abs(moved) <= error:
         moved = 0.0  # white: it does not tell from nothing
-        shape = f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 {-2 * r:.1f} 0Z"
+        shape = (
+            f"M{x - r:.1f} {y:.1f}a{r:.1f} {r:.1f} 0 1 0 {2 * r:.1f} 0a{r:.1f} {r:.1f} 0 1 0 "
+            f"{-2 * r:.1f} 0Z"
+        )
     else:
         tip = -r if moved > 0 else r
         shape = f"M{x:.1f} {y + tip:.1f}L{x + r:.1f} {y - tip:.1f}H{x - r:.1f}Z"
     line = "" if favours else ' stroke-dasharray="2 2"'
-    return f'<path d="{shape}" fill="{colour(moved, limit_mm)}" stroke="#000"{line}><title>{say(text)}</title></path>'
+    return (
+        f'<path d="{shape}" fill="{colour(moved, limit_mm)}" '
+        f'stroke="#000"{line}><title>{say(text)}</title></path>'
+    )
 
 
 def colour(moved_mm: float, limit_mm: float) -> str:
@@ -196,8 +225,15 @@ def legend(limit_mm: float) -> str:
     """Draw the legend of colours, shapes, sizes and outlines, in parts as wide as a phone."""
     cell, colours = 24, ""
     for i, fill in enumerate(DIVERGING):
-        colours += f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{fill}" stroke="#999"/>'
-    ends = (f"≤ -{number(limit_mm)} mm", 20, "start"), ("0", 152, "middle"), (f"≥ {number(limit_mm)} mm", 284, "end")
+        colours += (
+            f'<rect x="{20 + i * cell}" y="4" width="{cell}" height="14" fill="{fill}" '
+            'stroke="#999"/>'
+        )
+    ends = (
+        (f"≤ -{number(limit_mm)} mm", 20, "start"),
+        ("0", 152, "middle"),
+        (f"≥ {number(limit_mm)} mm", 284, "end"),
+    )
     for text, x, anchor in ends:
         colours += f'<text x="{x}" y="34" text-anchor="{anchor}">{text}</text>'
     shapes = [
@@ -216,11 +252,20 @@ def legend(limit_mm: float) -> str:
         body = ""
         for x, y, moved, favours, size, text in marks:
             error = 0.1 * limit_mm
-            body += mark((x, y), moved, error, share=size, favours=favours, limit_mm=limit_mm, text=text or "size")
+            body += mark(
+                (x, y),
+                moved,
+                error,
+                share=size,
+                favours=favours,
+                limit_mm=limit_mm,
+                text=text or "size",
+            )
             body += f'<text x="{x + 18}" y="{y + 4}">{text}</text>'
         parts.append((name, height, body))
     drawn = "".join(
-        f'<svg style="width:{LEGEND_PX}px" viewBox="0 0 {LEGEND_PX} {height}" role="img" aria-label="{name}">'
+        f'<svg style="width:{LEGEND_PX}px" viewBox="0 0 {LEGEND_PX} {height}" role="img" '
+        f'aria-label="{name}">'
         f"<title>{name}</title>{body}</svg>"
         for name, height, body in parts
     )
@@ -260,10 +305,17 @@ class PlanPoints(NamedTuple):
 
 
 def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> str:
-    """Draw points, coloured by velocity, on footprints (polygons); north is up in the grid of the points."""
+    """Draw points, coloured by velocity, on footprints (polygons); north is up in the grid
+    of the points."""
     outlines = outlines[:: _every(len(outlines), MOST_BUILDINGS)]
-    drawn = [PlanPoints(*(part[:: _every(len(part), MOST_POINTS)] for part in track)) for track in tracks]
-    x, y, speed = (np.concatenate([np.zeros(0), *part]) for part in zip(*drawn, strict=True)) if drawn else NOTHING
+    drawn = [
+        PlanPoints(*(part[:: _every(len(part), MOST_POINTS)] for part in track)) for track in tracks
+    ]
+    x, y, speed = (
+        (np.concatenate([np.zeros(0), *part]) for part in zip(*drawn, strict=True))
+        if drawn
+        else NOTHING
+    )
     corners = [np.column_stack([x, y])] if len(x) else []
     if len(outlines):
         corners.append(shapely.get_coordinates(outlines))
@@ -277,16 +329,22 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
         return scale * (x - west), scale * (north - y)
 
     shapes = [f'<path d="{outline_path(outline, at)}"/>' for outline in outlines]
-    limit = max(LEAST_MM_A_YEAR, float(np.nanquantile(np.abs(speed), 0.98)) if np.isfinite(speed).any() else 0.0)
+    limit = max(
+        LEAST_MM_A_YEAR,
+        float(np.nanquantile(np.abs(speed), 0.98)) if np.isfinite(speed).any() else 0.0,
+    )
     dots = [
         f'<circle cx="{px:.1f}" cy="{py:.1f}" r="2" fill="{colour(v, limit)}"/>'
         for (px, py), v in zip(map(at, x, y), speed, strict=True)
     ]
     return (
-        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" aria-label="Points on footprints">'
-        f'<g fill="#e4e1da" stroke="#8a8578" stroke-width="0.6" fill-rule="evenodd">{"".join(shapes)}</g>'
+        f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" role="img" '
+        'aria-label="Points on footprints">'
+        '<g fill="#e4e1da" stroke="#8a8578" stroke-width="0.6" '
+        f'fill-rule="evenodd">{"".join(shapes)}</g>'
         f"<g>{''.join(dots)}</g></svg>"
-        f"<p>Mean velocity along the line of sight, {-limit:.0f} (violet, away) to {limit:.0f} mm a year (green).</p>"
+        f"<p>Mean velocity along the line of sight, {-limit:.0f} (violet, away) to {limit:.0f} "
+        "mm a year (green).</p>"
     )
 
 
@@ -296,28 +354,38 @@ def draw_histories(
     """Draw three histories: fast away from the satellite, typical, and fast towards it.
 
     Args:
-        names: of N points. epochs: (T,). displacement: (N, T) mm, NaN where missing. velocity: (N,) mm/yr.
+        names: of N points. epochs: (T,). displacement: (N, T) mm, NaN where missing.
+            velocity: (N,) mm/yr.
     """
     finite = np.flatnonzero(np.isfinite(velocity))
     if not len(finite):
         return ""
     ordered = finite[np.argsort(velocity[finite])]
     chosen = dict.fromkeys(int(ordered[round(share * (len(ordered) - 1))]) for share in SHARES)
-    return "".join(_history(names[row], epochs, displacement[row], float(velocity[row])) for row in chosen)
+    return "".join(
+        _history(names[row], epochs, displacement[row], float(velocity[row])) for row in chosen
+    )
 
 
-def _history(name: Any, epochs: NDArray[np.datetime64], displacement: Float, velocity: float) -> str:
+def _history(
+    name: Any, epochs: NDArray[np.datetime64], displacement: Float, velocity: float
+) -> str:
     values = displacement.astype(float)
     finite = np.isfinite(values)
     days = epochs.astype("datetime64[D]").astype(float)
     low, high = float(values[finite].min()), float(values[finite].max())
     x = 4 + (CHART_WIDTH - 8) * (days - days[0]) / max(days[-1] - days[0], 1)
     y = 6 + (CHART_HEIGHT - 12) * (high - values) / max(high - low, 1e-9)
-    dots = "".join(f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>' for a, b in zip(x[finite], y[finite], strict=True))
+    dots = "".join(
+        f'<circle cx="{a:.1f}" cy="{b:.1f}" r="2"/>'
+        for a, b in zip(x[finite], y[finite], strict=True)
+    )
     title = f"{name}: {low:.1f} to {high:.1f} mm, {velocity:+.1f} mm a year"
     return (
-        f'<figure><svg viewBox="0 0 {CHART_WIDTH:.0f} {CHART_HEIGHT:.0f}" width="{CHART_WIDTH:.0f}" role="img" '
-        f'aria-label="{say(title)}"><rect width="100%" height="100%" fill="#f7f7f5"/><g fill="#2f6c9e">{dots}</g></svg>'
+        f'<figure><svg viewBox="0 0 {CHART_WIDTH:.0f} {CHART_HEIGHT:.0f}" '
+        f'width="{CHART_WIDTH:.0f}" role="img" '
+        f'aria-label="{say(title)}"><rect width="100%" height="100%" fill="#f7f7f5"/><g '
+        f'fill="#2f6c9e">{dots}</g></svg>'
         f"<figcaption>{say(title)}, {epochs[0]} to {epochs[-1]}</figcaption></figure>"
     )
 
@@ -327,8 +395,14 @@ def _every(count: int, most: int) -> int:
 
 
 def _box(corners: Float, x: Float, y: Float) -> tuple[float, float, float, float]:
-    """Return the bounds of the plan: the points with a margin, or the footprints where there are no points."""
+    """Return the bounds of the plan: the points with a margin, or the footprints where
+    there are no points."""
     shown = np.column_stack([x, y]) if len(x) else corners
     low, high = shown.min(axis=0), shown.max(axis=0)
     margin = 0.03 * float((high - low).max()) + 5.0
-    return float(low[0] - margin), float(low[1] - margin), float(high[0] + margin), float(high[1] + margin)
+    return (
+        float(low[0] - margin),
+        float(low[1] - margin),
+        float(high[0] + margin),
+        float(high[1] + margin),
+    )

@@ -15,10 +15,24 @@ from pydantic import ValidationError
 from plumbline import pretrained
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
-from plumbline.core.files import check_place, check_writable, read_json, sha256_file, sha256_folder, told_unwritten
+from plumbline.core.files import (
+    check_place,
+    check_writable,
+    read_json,
+    sha256_file,
+    sha256_folder,
+    told_unwritten,
+)
 from plumbline.core.strain import category
 from plumbline.export.onnx import export_onnx
-from plumbline.export.package import MANIFEST, PREDICTIONS, Manifest, check_replaced, verify_package, write_package
+from plumbline.export.package import (
+    MANIFEST,
+    PREDICTIONS,
+    Manifest,
+    check_replaced,
+    verify_package,
+    write_package,
+)
 from plumbline.export.second_graph import export_predictions
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.params import Export, Prepare, without_audit
@@ -59,7 +73,8 @@ def base_of(model: str) -> Path:
     folder = pretrained.MODEL if model == pretrained.NAME else Path(model)
     if not (folder / "model.safetensors").is_file():
         raise InputError(
-            f"--model {model}: no model.safetensors in {folder}. Give `{pretrained.NAME}`, or the folder of a trained "
+            f"--model {model}: no model.safetensors in {folder}. Give `{pretrained.NAME}`, or "
+            "the folder of a trained "
             "model, as data/train.",
             key="model.missing",
         )
@@ -74,7 +89,8 @@ def prepare_of(base: Path, stated: Prepare | None) -> Prepare:
     recorded = _read_recorded_prepare(base)
     if recorded is None and stated is None:
         warn(
-            "%s: has no record of how its scatterers were prepared; the defaults are taken. If it was trained "
+            "%s: has no record of how its scatterers were prepared; the defaults are taken. If "
+            "it was trained "
             "with others, give its section prepare by --params FILE.",
             base,
             key="model.unknown_preparation",
@@ -142,13 +158,15 @@ def adapt(
         model: `pretrained`, or the folder of a trained model.
         name: of the adapter; one of that name is replaced.
         params: section `adapt`.
-        prepare: section `prepare` of the user's file, if it has one. Where the preparation of the model's scatterers is
-            recorded, that counts, and only the limits of what `predict` judges are taken from here.
+        prepare: section `prepare` of the user's file, if it has one. Where the preparation
+            of the model's scatterers is recorded, that counts, and only the limits of what
+            `predict` judges are taken from here.
         reading: what points and footprints do not say.
         root: folder of the adapters.
 
     Raises:
-        InputError: anything given is missing, damaged or does not fit together, or there are too few labels.
+        InputError: anything given is missing, damaged or does not fit together, or there
+            are too few labels.
     """
     check_name(name)
     _check_place(root / name)
@@ -158,7 +176,8 @@ def adapt(
     base = load_diagnosis(base_folder)
     if base.preparation != PREPARATION:
         warn(
-            "%s: trained on points that were prepared in another way (%d, now %d): labels must teach that as well. "
+            "%s: trained on points that were prepared in another way (%d, now %d): labels must "
+            "teach that as well. "
             "Better adapt a model that was trained anew.",
             base_folder,
             base.preparation,
@@ -169,17 +188,27 @@ def adapt(
     city = read_city_files(points, buildings, reading, Say.OFFSET)
     tracks, footprints = city.points, city.footprints
     labelled = match_footprints(labelled, footprints, labels, buildings)
-    prepare = prepare_of(base_folder, prepare).model_copy(update={"max_points": base.network.spec.max_length})
+    prepare = prepare_of(base_folder, prepare).model_copy(
+        update={"max_points": base.network.spec.max_length}
+    )
     prepared = prepare_buildings(tracks, footprints, prepare, name)
     sequences, has_label = label(prepared.sequences, labelled)
     rows = np.flatnonzero(has_label)
     if len(rows) < len(labelled):
-        log.info("%s: %d of %d labelled buildings have points enough", labels, len(rows), len(labelled))
+        log.info(
+            "%s: %d of %d labelled buildings have points enough", labels, len(rows), len(labelled)
+        )
     centroids = footprints.geometry.centroid
     centre = np.column_stack([centroids.x, centroids.y])[prepared.footprint][rows]
     try:
         adapter = fit(
-            base, base_hash(base_folder), sequences.take(rows), centre, params=params, name=name, prepare=prepare
+            base,
+            base_hash(base_folder),
+            sequences.take(rows),
+            centre,
+            params=params,
+            name=name,
+            prepare=prepare,
         )
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}", key=error.key) from None
@@ -192,9 +221,13 @@ def adapt(
 
 
 def _make_record(inputs: Sequence[Path], params: Adapt, window: Window) -> dict[str, Any]:
-    """Return the record of an adapter: SHA-256 of each input, the window, the folder's commit, params and machine."""
+    """Return the record of an adapter: SHA-256 of each input, the window, the folder's
+    commit, params and machine."""
     return {
-        "inputs": {str(path): sha256_folder(path) if path.is_dir() else sha256_file(path) for path in inputs},
+        "inputs": {
+            str(path): sha256_folder(path) if path.is_dir() else sha256_file(path)
+            for path in inputs
+        },
         "window": window.record(),
         "params": {"adapt": params.model_dump(mode="json")},
         "versions": versions(),
@@ -206,11 +239,14 @@ def _check_place(folder: Path) -> None:
     """Refuse a folder that cannot be written or holds other files, before any work is done."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         kind = "link" if folder.is_symlink() else "file"
-        raise InputError(f"{folder}: is a {kind}. Give another --name, or move it.", key="adapter.not_a_folder")
+        raise InputError(
+            f"{folder}: is a {kind}. Give another --name, or move it.", key="adapter.not_a_folder"
+        )
     other_names = sorted({path.name for path in folder.glob("*")} - {WEIGHTS, ABOUT})
     if other_names:
         raise InputError(
-            f"{folder}: holds something that this command did not write ({', '.join(other_names[:3])}). Give another "
+            f"{folder}: holds something that this command did not write "
+            f"({', '.join(other_names[:3])}). Give another "
             "--name, or move it.",
             key="adapter.foreign_files",
         )
@@ -224,7 +260,8 @@ def _warn_of_single_category(labels: Path, severity: NDArray[np.float32]) -> Non
     categories = np.unique(category(severity))
     if len(categories) == 1:
         warn(
-            "%s: all %d labels are of category %d: from these a model learns to give it to every building, and no "
+            "%s: all %d labels are of category %d: from these a model learns to give it to every "
+            "building, and no "
             "held-out one contradicts it. Label buildings of other categories too.",
             labels,
             len(severity),
@@ -243,7 +280,9 @@ def _log_accuracy(about: AboutAdapter, folder: Path, params: Adapt, n_with_quadr
         if before is None or after is None:
             log.info("held out: no %s: no label has a quadrant", title)
             continue
-        log.info("held out: %s %.3f%s by the base, %.3f%s adapted", title, before, unit, after, unit)
+        log.info(
+            "held out: %s %.3f%s by the base, %.3f%s adapted", title, before, unit, after, unit
+        )
     for is_lacking, labels, part, needed in (
         (
             not about.temperature_calibrated,
@@ -251,18 +290,31 @@ def _log_accuracy(about: AboutAdapter, folder: Path, params: Adapt, n_with_quadr
             "the temperature",
             params.min_temperature_labels,
         ),
-        (not about.interval_calibrated, f"{about.labels} labels", "the interval", params.min_interval_labels),
-        (about.labels < params.min_lora_labels, f"{about.labels} labels", "low-rank changes", params.min_lora_labels),
+        (
+            not about.interval_calibrated,
+            f"{about.labels} labels",
+            "the interval",
+            params.min_interval_labels,
+        ),
+        (
+            about.labels < params.min_lora_labels,
+            f"{about.labels} labels",
+            "low-rank changes",
+            params.min_lora_labels,
+        ),
     ):
         if is_lacking:
             log.info("%s, %d are needed to fit %s; as in the base", labels, needed, part)
     if about.level < LEVEL_SHOWN and not about.parameters:
         warn(
-            "held-out buildings do not show that the base was wrong: hardly anything is changed but statistics",
+            "held-out buildings do not show that the base was wrong: hardly anything is changed "
+            "but statistics",
             key="adapter.no_gain",
         )
     level = f"severities brought {about.level:.0%} of the way to the labels' level"
-    changed = f"low-rank changes, {about.parameters} values" if about.parameters else "no low-rank change"
+    changed = (
+        f"low-rank changes, {about.parameters} values" if about.parameters else "no low-rank change"
+    )
     log.info("%s: %d labels; %s; %s", folder, about.labels, level, changed)
 
 
@@ -271,19 +323,22 @@ NO_GATE = {"verdict": "not asked", "rules": []}
 
 
 def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifest:
-    """Write base and adapter as one model: a package for `predict` that is also a model folder for `export`.
+    """Write base and adapter as one model: a package for `predict` that is also a model
+    folder for `export`.
 
     No gate is in its manifest, so the registry will not promote it.
 
     Raises:
-        InputError: there is no such adapter, it is of another base, or `output` is that base or holds something else.
+        InputError: there is no such adapter, it is of another base, or `output` is that
+            base or holds something else.
     """
     check_replaced(output, NO_GATE)
     check_name(name)
     adapter, base_folder = load_adapter(adapter_folder(name, root)), base_of(model)
     if output.resolve() == base_folder.resolve():
         raise InputError(
-            f"{output}: is the model that was adapted, and would be lost. Give another folder.", key="output.is_input"
+            f"{output}: is the model that was adapted, and would be lost. Give another folder.",
+            key="output.is_input",
         )
     changed = Adapted(base_folder).use(adapter)
     changed.preparation = min(changed.preparation, adapter.about.preparation)
@@ -296,7 +351,10 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
         names = ("model.onnx", PREDICTIONS, "model.safetensors", "model.json")
         files = {name: folder / name for name in names}
         return write_package(
-            files, _describe_package(adapter, changed.preparation), _format_card(adapter.about), output
+            files,
+            _describe_package(adapter, changed.preparation),
+            _format_card(adapter.about),
+            output,
         )
 
 
@@ -309,7 +367,8 @@ def adapter_folder(name: str, root: Path = ADAPTERS) -> Path:
     if not (root / name).is_dir():
         names = ", ".join(sorted(path.name for path in root.glob("*") if path.is_dir())) or "none"
         raise InputError(
-            f"{root / name}: no such adapter; {names} found. See `plumbline adapters list`.", key="adapter.missing"
+            f"{root / name}: no such adapter; {names} found. See `plumbline adapters list`.",
+            key="adapter.missing",
         )
     return root / name
 
@@ -333,14 +392,19 @@ def _format_card(about: AboutAdapter) -> str:
         [
             f"# Plumbline, adapted: {about.name}",
             "",
-            f"A trained model with an adapter fitted to {about.labels} labelled buildings. Figures by "
+            f"A trained model with an adapter fitted to {about.labels} labelled buildings. "
+            "Figures by "
             "cross-validation on these:",
             "",
             "| | base | adapted |",
             "|---|---|---|",
-            *(f"| {key} | {shown(about.before[key])} | {shown(about.after[key])} |" for key in about.before),
+            *(
+                f"| {key} | {shown(about.before[key])} | {shown(about.after[key])} |"
+                for key in about.before
+            ),
             "",
-            "No gate tested it, so it is not a released model. A judgement is a reason to look at a building. It does "
+            "No gate tested it, so it is not a released model. A judgement is a reason to look "
+            "at a building. It does "
             "not replace a survey.",
             "",
         ]

@@ -57,7 +57,8 @@ class FileFindings:
     """Role of a column -> its place in the file."""
     notes: list[str] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
-    """Warnings; of one that is not readable, why it is refused. Like notes, without the name of the file."""
+    """Warnings; of one that is not readable, why it is refused. Like notes, without the
+    name of the file."""
     params: dict[str, Any] | None = None
     """Entry of `ingest.products` with which the file is read in the same way."""
     track: Track | None = None
@@ -94,7 +95,10 @@ class Findings:
         files = [
             {
                 "file": str(file.path),
-                **{name: getattr(file, name) for name in ("kind", "facts", "columns", "notes", "doubts")},
+                **{
+                    name: getattr(file, name)
+                    for name in ("kind", "facts", "columns", "notes", "doubts")
+                },
                 "params": _dump_params([file]) if file.params else None,
             }
             for file in self.files
@@ -120,7 +124,9 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
             refusals[file.path] = str(error)
         finally:
             file.close()
-    findings_by_path |= {path: _inspect_footprints(path, refusal, reading, crs) for path, refusal in refusals.items()}
+    findings_by_path |= {
+        path: _inspect_footprints(path, refusal, reading, crs) for path, refusal in refusals.items()
+    }
     findings = Findings([findings_by_path[file.path] for file in opened], [])
     with _collect_messages(findings.doubts, []):
         try:
@@ -132,8 +138,11 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
 
 
 @contextmanager
-def _collect_messages(doubts: list[str], notes: list[str], path: Path | None = None) -> Iterator[None]:
-    """Collect log messages as doubts (warnings) or notes, without the name of the file, off the terminal."""
+def _collect_messages(
+    doubts: list[str], notes: list[str], path: Path | None = None
+) -> Iterator[None]:
+    """Collect log messages as doubts (warnings) or notes, without the name of the file, off
+    the terminal."""
 
     class Collector(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -157,9 +166,14 @@ def _inspect_points(opened: OpenedFile, reading: Reading, crs: str | None) -> Fi
         source = open_product(file, crs)
         findings.track = track = read_source(file, source)
     findings.columns, findings.facts = dict(source.columns), _list_point_facts(file, source, track)
-    findings.params = {"format": file.format, **file.about.model_dump(mode="json", exclude_unset=True)}
+    findings.params = {
+        "format": file.format,
+        **file.about.model_dump(mode="json", exclude_unset=True),
+    }
     messages = [*findings.notes, *findings.doubts]
-    findings.notes += [note for note in source.notes if not any(note in message for message in messages)]
+    findings.notes += [
+        note for note in source.notes if not any(note in message for message in messages)
+    ]
     return findings
 
 
@@ -190,13 +204,20 @@ def _list_point_facts(file: ProductFile, source: PointSource, track: Track) -> d
 def _summarise_steps(steps: np.ndarray[Any, Any]) -> dict[str, float]:
     if not len(steps):
         return {}
-    return {"median": median_low(steps.tolist()), "mean": round(float(steps.mean()), 1), "at most": int(steps.max())}
+    return {
+        "median": median_low(steps.tolist()),
+        "mean": round(float(steps.mean()), 1),
+        "at most": int(steps.max()),
+    }
 
 
 def _find_extent(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], crs: str) -> dict[str, Any]:
     longitude, latitude = transformer(crs, GLOBE).transform(x, y)
     degrees = {"longitude": unwrap_longitudes(longitude), "latitude": latitude}
-    return {name: [round(float(values.min()), 5), round(float(values.max()), 5)] for name, values in degrees.items()}
+    return {
+        name: [round(float(values.min()), 5), round(float(values.max()), 5)]
+        for name, values in degrees.items()
+    }
 
 
 def _describe_line_of_sight(track: Track) -> dict[str, Any]:
@@ -215,7 +236,9 @@ def _describe_line_of_sight(track: Track) -> dict[str, Any]:
     }
 
 
-def _inspect_footprints(path: Path, refusal: str, reading: Reading, crs: str | None) -> FileFindings:
+def _inspect_footprints(
+    path: Path, refusal: str, reading: Reading, crs: str | None
+) -> FileFindings:
     findings = FileFindings(path, "footprints")
     with _collect_messages(findings.doubts, findings.notes, path):
         try:
@@ -228,8 +251,14 @@ def _inspect_footprints(path: Path, refusal: str, reading: Reading, crs: str | N
             )
         except InputError as error:
             is_table = str(error) == refusal or error.key == "footprints.no_geometry"
-            reasons = [refusal] if is_table else [f"as points: {refusal}", f"as footprints: {error}"]
-            return FileFindings(path, "not readable", doubts=[reason.removeprefix(f"{path}: ") for reason in reasons])
+            reasons = (
+                [refusal] if is_table else [f"as points: {refusal}", f"as footprints: {error}"]
+            )
+            return FileFindings(
+                path,
+                "not readable",
+                doubts=[reason.removeprefix(f"{path}: ") for reason in reasons],
+            )
     findings.buildings = buildings
     x, y = shapely.get_coordinates(buildings.geometry.to_numpy()).T
     sides = np.sqrt(buildings.geometry.area.to_numpy())
@@ -263,7 +292,9 @@ def _check_together(files: Sequence[FileFindings], ingest: Ingest) -> None:
     say_one_side(points)
     for file in files:
         if file.buildings is not None:
-            check_overlap(points, file.buildings, ", ".join(names), str(file.path), asked_crs=ingest.crs)
+            check_overlap(
+                points, file.buildings, ", ".join(names), str(file.path), asked_crs=ingest.crs
+            )
             warn_of_offset(points, file.buildings, ", ".join(names), ingest.products)
 
 
@@ -287,7 +318,9 @@ def write_report(findings: Findings, path: Path) -> None:
         InputError: the file cannot be written.
     """
     is_json = path.suffix.lower() == ".json"
-    write_text(json.dumps(findings.plain(), indent=2) + "\n" if is_json else as_page(findings), path)
+    write_text(
+        json.dumps(findings.plain(), indent=2) + "\n" if is_json else as_page(findings), path
+    )
 
 
 def print_text(findings: Findings, console: Console) -> None:
@@ -296,7 +329,10 @@ def print_text(findings: Findings, console: Console) -> None:
         facts = (f"  {name}: {escape(_format_fact(value))}" for name, value in file.facts.items())
         lines = [f"[bold]{escape(str(file.path))}[/bold]: {file.kind}", *facts]
         if file.columns:
-            lines += ["  taken:", *(f"    {role}: {escape(column)}" for role, column in file.columns.items())]
+            lines += [
+                "  taken:",
+                *(f"    {role}: {escape(column)}" for role, column in file.columns.items()),
+            ]
         console.print("\n".join(lines))
         for note in file.notes:
             console.print(f"  [dim]{escape(note)}[/dim]")
@@ -310,7 +346,9 @@ def print_text(findings: Findings, console: Console) -> None:
 
 def as_page(findings: Findings) -> str:
     """Return the findings as one HTML page that loads nothing from elsewhere."""
-    outlines = next((file.buildings.geometry for file in findings.files if file.buildings is not None), None)
+    outlines = next(
+        (file.buildings.geometry for file in findings.files if file.buildings is not None), None
+    )
     places, files = [], []
     for file in findings.files:
         histories = ""
@@ -320,12 +358,18 @@ def as_page(findings: Findings) -> str:
             histories = draw_histories(track.point_id, track.epochs, track.displacement, velocity)
         files.append((file, histories))
     plan = draw_plan(places, np.zeros(0, object) if outlines is None else outlines.to_numpy())
-    return render("files.html", title="What the files are", findings=findings, files=files, plan=plan)
+    return render(
+        "files.html", title="What the files are", findings=findings, files=files, plan=plan
+    )
 
 
 def _dump_params(files: Sequence[FileFindings]) -> str:
     products = {file.path.name: file.params for file in files}
-    return yaml.safe_dump({"ingest": {"products": products}}, sort_keys=False, width=120) if products else ""
+    return (
+        yaml.safe_dump({"ingest": {"products": products}}, sort_keys=False, width=120)
+        if products
+        else ""
+    )
 
 
 def _format_fact(value: Any) -> str:

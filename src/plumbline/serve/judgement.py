@@ -55,13 +55,15 @@ class CityPredictions(NamedTuple):
     rate: DamageRate
     """Share of damaged buildings in the city; that of a building may differ, see `local_rates`."""
     courses: pd.DataFrame | None = None
-    """Severity over time of buildings with a rate, see `course_rows`; None if it was not estimated."""
+    """Severity over time of buildings with a rate, see `course_rows`; None if it was not
+    estimated."""
     areas: geopandas.GeoDataFrame | None = None
     """Moving areas of the city, see `moving_areas`; None if they were not searched."""
     causes: geopandas.GeoDataFrame | None = None
     """Estimates for each possible cause, see `CauseEstimate`; None without causes."""
     levelling: geopandas.GeoDataFrame | None = None
-    """Levelled points, compared with the radar, see `compare.agreement.point_table`; None without a comparison."""
+    """Levelled points, compared with the radar, see `compare.agreement.point_table`; None
+    without a comparison."""
 
     @property
     def reason(self) -> NDArray[np.object_]:
@@ -94,7 +96,9 @@ def open_model(package: Path, artifact: str | None = None) -> OpenModel:
         InputError: as `open_package`.
     """
     manifest, network = open_package(package, artifact)
-    return OpenModel(manifest.prepare, network, ModelSummary(manifest.version, network.category_share))
+    return OpenModel(
+        manifest.prepare, network, ModelSummary(manifest.version, network.category_share)
+    )
 
 
 class JudgedCity(NamedTuple):
@@ -105,7 +109,9 @@ class JudgedCity(NamedTuple):
     """Histories on which the model was run, and the point of each scatterer."""
 
 
-def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False) -> JudgedCity:
+def answer(
+    city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED, areas: bool = False
+) -> JudgedCity:
     """Prepare the points of a city, run the model on its buildings, and make the predictions.
 
     Commands and the service use it; `score` does the same tile by tile.
@@ -120,7 +126,8 @@ def answer(city: CityInMemory, model: OpenModel, options: Options = AS_RELEASED,
     prepared = prepare_buildings(city.points, city.footprints, limits, shown=True)
     if prepared.moved:
         log.info(
-            "%d points between two footprints go to the one whose movement they follow, not to the nearest",
+            "%d points between two footprints go to the one whose movement they follow, not to "
+            "the nearest",
             prepared.moved,
         )
     buildings, answers = run_model(prepared, model, limits, shown=True)
@@ -164,11 +171,15 @@ def run_model(
         shown: True to show the progress.
 
     Returns:
-        The buildings that the model was run on, and its answers: arguments of `judge`. Those of tiles are joined first.
+        The buildings that the model was run on, and its answers: arguments of `judge`.
+            Those of tiles are joined first.
     """
     sequences = prepared.sequences
     buildings = ModelledBuildings(
-        prepared.footprint, prepared.n_points, has_few_points(sequences, limits), strain_error(sequences)
+        prepared.footprint,
+        prepared.n_points,
+        has_few_points(sequences, limits),
+        strain_error(sequences),
     )
     return buildings, model.network.answer(sequences, shown)
 
@@ -193,18 +204,22 @@ def judge(
         footprints: (F,) `building_id` and geometry.
         limits: of what is judged.
         model: version and calibration of the model.
-        damage_rate: share of the buildings that are damaged; None: estimated from those that can be judged.
-        courses: strain over time of some of the B buildings; None: the table has no dates and rates.
+        damage_rate: share of the buildings that are damaged; None: estimated from those
+            that can be judged.
+        courses: strain over time of some of the B buildings; None: the table has no dates
+            and rates.
         where: causes and places by which the share of damaged buildings may vary within the city.
-        whole: motion of each of the F buildings as a whole; None: the table has no settlement and tilt.
+        whole: motion of each of the F buildings as a whole; None: the table has no
+            settlement and tilt.
     """
     category_share = np.asarray(model.category_share)
     calibrated_rate = float(category_share[1:].sum())
     p_damaged = np.array(1 - answers.category_probability[:, 0], float)
     polygons = footprints.geometry.to_numpy()
 
-    # First the share of damaged buildings in the city, then, by the odds corrected for it, the share near each
-    # building. Only answers count that are in distribution and from good points.
+    # First the share of damaged buildings in the city, then, by the odds corrected for it,
+    # the share near each building. Only answers count that are in distribution and from good
+    # points.
     is_usable = is_in_distribution(answers) & ~buildings.poor(limits)
     city_rate, odds_factor = estimate_rate(
         p_damaged[is_usable], buildings.strain_error[is_usable], calibrated_rate, damage_rate
@@ -229,23 +244,34 @@ def judge(
     is_sound = adjusted.severity_B < CATEGORY_BOUNDS_PERMILLE[0]
     is_hidden = None if whole is None else is_sound & whole.hides_damage[buildings.footprint]
     verdicts = status_of(
-        *(buildings, answers, polygons, limits), p_damaged=answer_columns["p_damaged"].to_numpy(), hidden=is_hidden
+        *(buildings, answers, polygons, limits),
+        p_damaged=answer_columns["p_damaged"].to_numpy(),
+        hidden=is_hidden,
     )
     if courses is not None:
         answer_columns = answer_columns.join(when_columns(courses, answer_columns))
 
-    footprint_columns = {"status": verdicts.status, "reason": verdicts.reason, "n_points": buildings.n_points}
+    footprint_columns = {
+        "status": verdicts.status,
+        "reason": verdicts.reason,
+        "n_points": buildings.n_points,
+    }
     if whole is not None:
         footprint_columns |= whole_columns(whole, footprints, limits.neighbours_m)
     table = make_predictions(footprints, footprint_columns, answer_columns, model.version)
     course_table = None if courses is None else course_rows(courses, buildings.footprint, table)
     cause_table = causes_table(shares.causes, footprints.crs) if shares.causes else None
-    explanation = verdicts.explanation if whole is None else _add_resolution(verdicts, whole.resolution)
+    explanation = (
+        verdicts.explanation if whole is None else _add_resolution(verdicts, whole.resolution)
+    )
     return CityPredictions(table, explanation, city_rate, course_table, causes=cause_table)
 
 
-def _answer_columns(answers: Answers, adjusted: AdjustedAnswers, footprint: NDArray[np.intp]) -> pd.DataFrame:
-    """Return the answers for B buildings in columns of the predictions; the index is `footprint`."""
+def _answer_columns(
+    answers: Answers, adjusted: AdjustedAnswers, footprint: NDArray[np.intp]
+) -> pd.DataFrame:
+    """Return the answers for B buildings in columns of the predictions; the index is
+    `footprint`."""
     p_damaged = 1 - adjusted.category_BC[:, 0]
     columns = {
         **dict(zip(PROBABILITIES, answers.quadrant_probability.T.astype(float), strict=True)),
@@ -261,17 +287,28 @@ def _answer_columns(answers: Answers, adjusted: AdjustedAnswers, footprint: NDAr
 
 
 def _add_resolution(verdicts: Status, resolution: NDArray[np.floating[Any]]) -> NDArray[np.object_]:
-    """Return (F,) explanations; those of points that are too poor end with the smallest strain that they show."""
-    is_poor = np.isin(verdicts.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)) & np.isfinite(resolution)
-    sentences = [f". These points could show {permille:.2g} permille at best" for permille in resolution]
-    return np.where(is_poor, verdicts.explanation + np.array(sentences, object), verdicts.explanation)
+    """Return (F,) explanations; those of points that are too poor end with the smallest
+    strain that they show."""
+    is_poor = np.isin(
+        verdicts.reason, ("few_points", "noisy_points", UNSURE_WHERE, LEANING)
+    ) & np.isfinite(resolution)
+    sentences = [
+        f". These points could show {permille:.2g} permille at best" for permille in resolution
+    ]
+    return np.where(
+        is_poor, verdicts.explanation + np.array(sentences, object), verdicts.explanation
+    )
 
 
 def log_unjudged(judged: CityPredictions, where: str = "") -> None:
     """Log how many buildings are not judged for which reason. `where`: begins the line."""
     counts = Counter(reason for reason in judged.reason if reason != "ok")
     if counts:
-        log.info("%snot judged: %s", where, ", ".join(f"{number} {reason}" for reason, number in counts.most_common()))
+        log.info(
+            "%snot judged: %s",
+            where,
+            ", ".join(f"{number} {reason}" for reason, number in counts.most_common()),
+        )
 
 
 def log_damaged(judged: CityPredictions, where: str = "") -> None:
@@ -280,7 +317,8 @@ def log_damaged(judged: CityPredictions, where: str = "") -> None:
     if not len(p_damaged):
         return
     log.info(
-        "%s%s. p_damaged is 0.9 or more for %d of the %d answered, 0.5 or more for %d. Sort by p_damaged to triage%s",
+        "%s%s. p_damaged is 0.9 or more for %d of the %d answered, 0.5 or more for %d. Sort by "
+        "p_damaged to triage%s",
         where,
         str(judged.rate)[:1].upper() + str(judged.rate)[1:],
         int((p_damaged >= 0.9).sum()),

@@ -21,7 +21,14 @@ from plumbline.reporting.colours import GREY, ORANGE
 from plumbline.serve.columns import has_answer
 from plumbline.serve.judgement import CityPredictions, JudgedCity
 from plumbline.serve.predictions import AREAS, CAUSES, COURSES, SCATTERERS, UNJUDGED
-from plumbline.serve.qgis.styles import Hatching, Layer, areas_style, causes_style, scatterers_style, unjudged_style
+from plumbline.serve.qgis.styles import (
+    Hatching,
+    Layer,
+    areas_style,
+    causes_style,
+    scatterers_style,
+    unjudged_style,
+)
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
@@ -38,13 +45,18 @@ MIN_LIMIT_MM_YEAR, LIMIT_PERCENTILE = 2.0, 98.0
 
 
 def further_layers(answered: JudgedCity, tracks: Sequence[Track]) -> list[Layer]:
-    """Make all layers of a GeoPackage besides the predictions: those of `judged_layers`, and histories."""
+    """Make all layers of a GeoPackage besides the predictions: those of `judged_layers`,
+    and histories."""
     judged = answered.judged
-    return [*judged_layers(judged), *scatterer_layers(tracks, answered.prepared.owners, judged.table)]
+    return [
+        *judged_layers(judged),
+        *scatterer_layers(tracks, answered.prepared.owners, judged.table),
+    ]
 
 
 def judged_layers(judged: CityPredictions) -> list[Layer]:
-    """Make the layers of what is not judged, courses, moving areas and causes; those that have nothing are left out."""
+    """Make the layers of what is not judged, courses, moving areas and causes; those that
+    have nothing are left out."""
     courses, areas, causes = judged.courses, judged.areas, judged.causes
     layers = unjudged_layer(judged)
     if courses is not None and len(courses):
@@ -62,23 +74,33 @@ def scatterer_layers(
 ) -> list[Layer]:
     """Prepare the layers. Until a piece is asked for, they hold only places, owners and velocities.
 
-    If all points have more than `MAX_DISPLACEMENTS` values, only the buildings most probably damaged have points, each
-    all or none, and the log has the number of these buildings.
+    If all points have more than `MAX_DISPLACEMENTS` values, only the buildings most
+    probably damaged have points, each all or none, and the log has the number of these
+    buildings.
 
     Args:
         tracks: the points that were judged by.
-        owners: of each track (N,) the row of each point's building in `predictions`, `UNASSIGNED` without one.
+        owners: of each track (N,) the row of each point's building in `predictions`,
+            `UNASSIGNED` without one.
         predictions: see `make_predictions`.
     """
     answered = has_answer(predictions)
-    points = [_select_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)]
+    points = [
+        _select_usable(track, owner, answered) for track, owner in zip(tracks, owners, strict=True)
+    ]
     points = _limit_values(points, [len(_name_epochs(track)[0]) for track in tracks], predictions)
     # One scale of colours, so that tracks can be compared.
     limit = colour_limit(np.concatenate([np.zeros(0), *(part["velocity"] for part in points)]))
     ids = predictions["building_id"].to_numpy(object)
     return [
-        Layer(name, _make_pieces(track, part, ids), scatterers_style(name, limit, _name_epochs(track)[0]))
-        for name, track, part in zip(layer_names([track.name for track in tracks]), tracks, points, strict=True)
+        Layer(
+            name,
+            _make_pieces(track, part, ids),
+            scatterers_style(name, limit, _name_epochs(track)[0]),
+        )
+        for name, track, part in zip(
+            layer_names([track.name for track in tracks]), tracks, points, strict=True
+        )
         if len(part)
     ]
 
@@ -100,10 +122,19 @@ def _select_usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> p
     """Choose the points used for answered buildings, piece by piece to avoid a copy of all series.
 
     Returns:
-        A row a point: `row` in the track, ascending; `owner`, the row of the building in the predictions; `velocity`.
+        A row a point: `row` in the track, ascending; `owner`, the row of the building in
+            the predictions; `velocity`.
     """
-    candidates = np.flatnonzero((owner != UNASSIGNED) & answered[owner]) if len(answered) else np.zeros(0, np.intp)
-    parts = [pd.DataFrame({"row": np.zeros(0, np.intp), "owner": np.zeros(0, np.intp), "velocity": np.zeros(0)})]
+    candidates = (
+        np.flatnonzero((owner != UNASSIGNED) & answered[owner])
+        if len(answered)
+        else np.zeros(0, np.intp)
+    )
+    parts = [
+        pd.DataFrame(
+            {"row": np.zeros(0, np.intp), "owner": np.zeros(0, np.intp), "velocity": np.zeros(0)}
+        )
+    ]
     for start in range(0, len(candidates), PIECE_POINTS):
         row = candidates[start : start + PIECE_POINTS]
         row = row[usable_rows(track.take(row), owner[row])]
@@ -115,16 +146,21 @@ def _select_usable(track: Track, owner: Index, answered: NDArray[np.bool_]) -> p
 def _limit_values(
     points: list[pd.DataFrame], epochs: Sequence[int], predictions: geopandas.GeoDataFrame
 ) -> list[pd.DataFrame]:
-    """Leave out the points of the buildings least probably damaged, until at most `MAX_DISPLACEMENTS` are left."""
+    """Leave out the points of the buildings least probably damaged, until at most
+    `MAX_DISPLACEMENTS` are left."""
     counts = [np.bincount(part["owner"], minlength=len(predictions)) for part in points]
-    values = sum((count * number for number, count in zip(counts, epochs, strict=True)), np.zeros(len(predictions)))
+    values = sum(
+        (count * number for number, count in zip(counts, epochs, strict=True)),
+        np.zeros(len(predictions)),
+    )
     if values.sum() <= MAX_DISPLACEMENTS:
         return points
     order = np.argsort(-predictions["p_damaged"].fillna(0).to_numpy(float), kind="stable")
     has_history = np.zeros(len(predictions), bool)
     has_history[order[np.cumsum(values[order]) <= MAX_DISPLACEMENTS]] = True
     warn(
-        "The histories of all scatterers would take more than %d values: the layers of scatterers have those of the %d "
+        "The histories of all scatterers would take more than %d values: the layers of "
+        "scatterers have those of the %d "
         "buildings that are most probably damaged, of %d",
         MAX_DISPLACEMENTS,
         int((has_history & (values > 0)).sum()),
@@ -145,13 +181,16 @@ def colour_limit(velocity: NDArray[np.floating[Any]]) -> float:
 
 
 def _name_epochs(track: Track) -> tuple[list[str], Index]:
-    """Name the columns of the epochs, as `D20200103`, with their places in the series; the first of two on one day."""
+    """Name the columns of the epochs, as `D20200103`, with their places in the series; the
+    first of two on one day."""
     days, place = np.unique(track.epochs.astype("datetime64[D]"), return_index=True)
     names = [f"D{str(day).replace('-', '')}" for day in days[-MAX_EPOCHS:]]
     return names, place[-MAX_EPOCHS:]
 
 
-def _make_pieces(track: Track, points: pd.DataFrame, ids: NDArray[np.object_]) -> Iterator[geopandas.GeoDataFrame]:
+def _make_pieces(
+    track: Track, points: pd.DataFrame, ids: NDArray[np.object_]
+) -> Iterator[geopandas.GeoDataFrame]:
     """Yield the rows of a layer. `ids`: `building_id` of each footprint."""
     names, place = _name_epochs(track)
     starts = range(0, len(points), PIECE_POINTS)
@@ -168,17 +207,23 @@ def _make_pieces(track: Track, points: pd.DataFrame, ids: NDArray[np.object_]) -
         series = pd.DataFrame(track.displacement[row][:, place], columns=names)
         positions = shapely.points(track.easting[row], track.northing[row])
         yield geopandas.GeoDataFrame(
-            pd.concat([pd.DataFrame(point_columns), series], axis=1), geometry=positions, crs=track.crs
+            pd.concat([pd.DataFrame(point_columns), series], axis=1),
+            geometry=positions,
+            crs=track.crs,
         )
 
 
 REASON_GROUPS = {
     "unsure": ("damaged? unsure where", (UNSURE_WHERE,)),
-    "points": ("points too few or noisy, or leaning", ("few_points", "noisy_points", "no_points", LEANING)),
+    "points": (
+        "points too few or noisy, or leaning",
+        ("few_points", "noisy_points", "no_points", LEANING),
+    ),
     "size": ("too small or large", NO_MATTER),
     "unlike": ("unlike training", ("out_of_distribution",)),
 }
-"""Groups that share a hatching: label in the legend, and the reasons in it, see `abstention.reason_sentences`."""
+"""Groups that share a hatching: label in the legend, and the reasons in it, see
+`abstention.reason_sentences`."""
 HATCHINGS = {
     "unsure": Hatching("f_diagonal", "backslash", ORANGE),
     "points": Hatching("b_diagonal", "slash", GREY),
@@ -189,7 +234,8 @@ HATCHINGS = {
 
 
 def unjudged_layer(judged: CityPredictions) -> list[Layer]:
-    """Make the layer `not_judged`, with a building a row: `building_id`, `n_points`, `reason` and `explanation`.
+    """Make the layer `not_judged`, with a building a row: `building_id`, `n_points`,
+    `reason` and `explanation`.
 
     Args:
         judged: all buildings.
@@ -200,8 +246,14 @@ def unjudged_layer(judged: CityPredictions) -> list[Layer]:
     rows = np.flatnonzero(judged.reason != OK)
     if not len(rows):
         return []
-    content = judged.table[["building_id", "n_points", "reason", "geometry"]].iloc[rows].reset_index(drop=True)
+    content = (
+        judged.table[["building_id", "n_points", "reason", "geometry"]]
+        .iloc[rows]
+        .reset_index(drop=True)
+    )
     content.insert(3, "explanation", [f"Not judged: {why}" for why in judged.explanation[rows]])
     content = content.astype({"building_id": object, "reason": object})
-    hatchings = {label: (reasons, HATCHINGS[name]) for name, (label, reasons) in REASON_GROUPS.items()}
+    hatchings = {
+        label: (reasons, HATCHINGS[name]) for name, (label, reasons) in REASON_GROUPS.items()
+    }
     return [Layer(UNJUDGED, [content], unjudged_style(UNJUDGED, hatchings), None)]

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.params import Ingest, JudgingOptions, PointsOptions, Prepare, ReadingOptions, load_ingest
+from plumbline.params import (
+    Ingest,
+    JudgingOptions,
+    PointsOptions,
+    Prepare,
+    ReadingOptions,
+    load_ingest,
+)
 from plumbline.serve.base_rate import parse_rate
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading
 from plumbline.sources.city.window import parse_window
@@ -30,7 +37,8 @@ class Options:
     causes: Path | None = None
     """Vector file of possible causes of damage, see `causes.read_causes`."""
     by_place: bool = True
-    """Estimate the share at each place from the neighbours, where it is not given and damage gathers."""
+    """Estimate the share at each place from the neighbours, where it is not given and
+    damage gathers."""
 
     @property
     def files(self) -> list[Path]:
@@ -38,7 +46,8 @@ class Options:
         return [] if self.causes is None else [self.causes]
 
     def limits(self, prepare: Prepare) -> Prepare:
-        """Return the preparation of a package, with the user's own confidence limit if one is given."""
+        """Return the preparation of a package, with the user's own confidence limit if one
+        is given."""
         if self.min_quadrant_confidence is None:
             return prepare
         return prepare.model_copy(update={"min_quadrant_confidence": self.min_quadrant_confidence})
@@ -64,7 +73,9 @@ def make_reading(options: PointsOptions, params: Path | None = None) -> Reading:
     return Reading(ingest, options.format, window=window)
 
 
-def make_options(options: JudgingOptions, params: Path | None = None, causes: Path | None = None) -> Options:
+def make_options(
+    options: JudgingOptions, params: Path | None = None, causes: Path | None = None
+) -> Options:
     """Return how a city is read and judged.
 
     Args:
@@ -74,14 +85,18 @@ def make_options(options: JudgingOptions, params: Path | None = None, causes: Pa
         InputError: as `make_reading`, or the damage rate is no share.
     """
     reading, rate = make_reading(options, params), parse_rate(options.damage_rate)
-    return Options(reading, options.min_quadrant_confidence, rate, causes, options.damage_rate_by == "place")
+    return Options(
+        reading, options.min_quadrant_confidence, rate, causes, options.damage_rate_by == "place"
+    )
 
 
 MAX_NAMED = 10
 """Largest number of buildings that a message names."""
 
 
-def rows_named(building_ids: NDArray[np.object_], chosen: Sequence[str], path: Path) -> NDArray[np.intp]:
+def rows_named(
+    building_ids: NDArray[np.object_], chosen: Sequence[str], path: Path
+) -> NDArray[np.intp]:
     """Return the rows of the chosen buildings, each once, in the order of the file.
 
     Args:
@@ -94,11 +109,18 @@ def rows_named(building_ids: NDArray[np.object_], chosen: Sequence[str], path: P
     missing = [name for name in chosen if name not in present]
     if missing:
         folded = {name.casefold(): name for name in building_ids}
-        similar = [folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)]
-        hint = f"the nearest are {', '.join(similar)}" if similar else f"the first is {building_ids[0]}"
+        similar = [
+            folded[name] for name in get_close_matches(missing[0].casefold(), folded, cutoff=0.4)
+        ]
+        hint = (
+            f"the nearest are {', '.join(similar)}"
+            if similar
+            else f"the first is {building_ids[0]}"
+        )
         remainder = f" and {len(missing) - MAX_NAMED} others" if len(missing) > MAX_NAMED else ""
         raise InputError(
-            f"--building {', '.join(missing[:MAX_NAMED])}{remainder}: no such building_id among the "
+            f"--building {', '.join(missing[:MAX_NAMED])}{remainder}: no such building_id among "
+            "the "
             f"{len(building_ids)} of {path}; {hint}.",
             key="buildings.unknown_id",
         )

@@ -28,7 +28,13 @@ from plumbline.sources.city.causes import MOVING_AREAS
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.globe import cut, to_degrees
 
-PREDICTIONS, UNJUDGED, COURSES, AREAS, CAUSES = "predictions", "not_judged", "courses", MOVING_AREAS, "causes"
+PREDICTIONS, UNJUDGED, COURSES, AREAS, CAUSES = (
+    "predictions",
+    "not_judged",
+    "courses",
+    MOVING_AREAS,
+    "causes",
+)
 """Layers of a GeoPackage of `plumbline predict`."""
 SCATTERERS, BUILDINGS = "scatterers", "buildings"
 """Layers of a GeoPackage of `plumbline explain`."""
@@ -45,77 +51,101 @@ def make_predictions(
     answer_columns: pd.DataFrame,
     model_version: str,
 ) -> geopandas.GeoDataFrame:
-    """Return the predictions table of F footprints, with all columns of the contract; absent ones are empty.
+    """Return the predictions table of F footprints, with all columns of the contract;
+    absent ones are empty.
 
-    Where the reason is none of `ANSWERED_REASONS`, the columns of the judgement are emptied, except `DAMAGE_COLUMNS`.
+    Where the reason is none of `ANSWERED_REASONS`, the columns of the judgement are
+    emptied, except `DAMAGE_COLUMNS`.
 
     Args:
         footprints: (F,) `building_id` and geometry, with a CRS.
-        footprint_columns: columns (F,) of every footprint: `status`, `reason`, `n_points`, and perhaps `WHOLE`.
-        answer_columns: (B,) a row for each building that the model was run on; its index is the row in `footprints`.
-            Columns: `PROBABILITIES`, `quadrant_confidence`, the severity and its interval, `p_damaged`, `CATEGORIES`,
-            `mechanism` and `damage_rate`, and perhaps `cause` and `WHEN`.
+        footprint_columns: columns (F,) of every footprint: `status`, `reason`, `n_points`,
+            and perhaps `WHOLE`.
+        answer_columns: (B,) a row for each building that the model was run on; its index is
+            the row in `footprints`. Columns: `PROBABILITIES`, `quadrant_confidence`, the
+            severity and its interval, `p_damaged`, `CATEGORIES`, `mechanism` and
+            `damage_rate`, and perhaps `cause` and `WHEN`.
         model_version: of the package that answered.
     """
     quadrant_probability = answer_columns[list(PROBABILITIES)].to_numpy(float)
-    likeliest = np.where(np.isfinite(quadrant_probability), quadrant_probability, -1.0).argmax(axis=1)
+    likeliest = np.where(np.isfinite(quadrant_probability), quadrant_probability, -1.0).argmax(
+        axis=1
+    )
     by_building = answer_columns.assign(
         quadrant=np.array(QUADRANTS, object)[likeliest],
         quadrants=probable_set(quadrant_probability),
         burland_category=category(answer_columns["severity_permille"].to_numpy(float)),
     )
-    # From the B buildings to the F footprints: those that the model was not run on have empty columns.
+    # From the B buildings to the F footprints: those that the model was not run on have empty
+    # columns.
     table = (
         by_building.reindex(pd.RangeIndex(len(footprints)))
-        .assign(building_id=footprints["building_id"].to_numpy(), model_version=model_version, **footprint_columns)
+        .assign(
+            building_id=footprints["building_id"].to_numpy(),
+            model_version=model_version,
+            **footprint_columns,
+        )
         .reindex(columns=list(DTYPES))
         .astype({"burland_category": "Int64"})
     )
     is_abstention, has_probability = ~has_answer(table), table["p_damaged"].notna().to_numpy()
     table.loc[is_abstention, [name for name in JUDGEMENT if name not in DAMAGE_COLUMNS]] = None
     table.loc[is_abstention & ~has_probability, list(DAMAGE_COLUMNS)] = None
-    return _set_types(geopandas.GeoDataFrame(table, geometry=footprints.geometry.to_numpy(), crs=footprints.crs))
+    return _set_types(
+        geopandas.GeoDataFrame(table, geometry=footprints.geometry.to_numpy(), crs=footprints.crs)
+    )
 
 
 def probable_set(probability: NDArray[np.float64]) -> NDArray[np.object_]:
-    """Return (B,) the fewest quadrants that hold `SET_SHARE` of the probability (B, 4), in compass order: `NE|NW`."""
+    """Return (B,) the fewest quadrants that hold `SET_SHARE` of the probability (B, 4), in
+    compass order: `NE|NW`."""
     p = np.where(np.isfinite(probability), probability, 0.0)
     order = np.argsort(-p, axis=1, kind="stable")
-    mass_before = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(p, order, axis=1)
+    mass_before = np.cumsum(np.take_along_axis(p, order, axis=1), axis=1) - np.take_along_axis(
+        p, order, axis=1
+    )
     chosen = np.zeros(p.shape, bool)
     np.put_along_axis(chosen, order, mass_before < SET_SHARE * p.sum(axis=1, keepdims=True), axis=1)
     return np.array([join_quadrants(row) for row in chosen], object)
 
 
-def named_mechanism(probability: NDArray[np.float64], p_damaged: NDArray[np.float64]) -> NDArray[np.object_]:
+def named_mechanism(
+    probability: NDArray[np.float64], p_damaged: NDArray[np.float64]
+) -> NDArray[np.object_]:
     """Return (B,) the mechanism where it and damage are probable enough, else None."""
     p = np.where(np.isfinite(probability), probability, 0.0)
     is_sure = (p.max(axis=1, initial=0) >= SURE_MECHANISM) & (p_damaged >= SURE_DAMAGE)
-    return np.asarray(np.where(is_sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object)
+    return np.asarray(
+        np.where(is_sure, np.array(MECHANISMS, object)[p.argmax(axis=1)], None), object
+    )
 
 
 def check_output(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Refuse an output path that cannot be written, before any work is done.
 
     Raises:
-        InputError: another suffix than `suffixes`, a folder of that name, or a parent folder that is missing or
-            not writable.
+        InputError: another suffix than `suffixes`, a folder of that name, or a parent
+            folder that is missing or not writable.
     """
     if path.suffix.lower() not in suffixes:
         suffix = f"suffix '{path.suffix}'" if path.suffix else "no suffix"
         raise InputError(
-            f"{path}: {suffix} found. The suffix chooses the format; use one of {', '.join(suffixes)}.",
+            f"{path}: {suffix} found. The suffix chooses the format; use one of "
+            f"{', '.join(suffixes)}.",
             key="output.other_format",
         )
     check_writable(path)
 
 
-def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: Sequence[Layer] = ()) -> None:
+def write_predictions(
+    predictions: geopandas.GeoDataFrame, path: Path, layers: Sequence[Layer] = ()
+) -> None:
     """Write the table, atomically, in the format of the path's suffix.
 
-    `.csv`: UTF-8, empty cells for nulls, the footprint as WKT in the CRS of `predictions` (which a CSV cannot
-    name). `.gpkg`: GeoPackage, first the layer `predictions`, then the others, with their styles for QGIS.
-    `.geojson`: RFC 7946, so reprojected to WGS 84, with seven decimals (1 cm). `.parquet`: GeoParquet.
+    `.csv`: UTF-8, empty cells for nulls, the footprint as WKT in the CRS of `predictions`
+    (which a CSV cannot name). `.gpkg`: GeoPackage, first the layer `predictions`, then the
+    others, with their styles for QGIS. `.geojson`: RFC 7946, so reprojected to WGS 84, with
+    seven decimals (1 cm). `.parquet`: GeoParquet.
 
     Args:
         predictions: the table.
@@ -128,7 +158,10 @@ def write_predictions(predictions: geopandas.GeoDataFrame, path: Path, layers: S
     """
 
     def add(geopackage: Path) -> None:
-        add_styles(geopackage, {PREDICTIONS: predictions_style(PREDICTIONS), **add_layers(geopackage, layers)})
+        add_styles(
+            geopackage,
+            {PREDICTIONS: predictions_style(PREDICTIONS), **add_layers(geopackage, layers)},
+        )
         describe(geopackage)
 
     check_output(path)
@@ -142,7 +175,8 @@ def write_table(
     add: Callable[[Path], None] | None = None,
     geometry_type: str | None = None,
 ) -> None:
-    """Write a table of footprints or points, atomically, in the format of the path's suffix, see `write_predictions`.
+    """Write a table of footprints or points, atomically, in the format of the path's
+    suffix, see `write_predictions`.
 
     Args:
         table: any columns, and the geometry. path: file to write. layer: its name in a GeoPackage.
@@ -167,7 +201,8 @@ def write_table(
                 table.to_parquet(temporary, index=False)
     except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
         raise InputError(
-            f"{path}: could not be written ({why_unwritten(error, path)}).", key="output.write_failed"
+            f"{path}: could not be written ({why_unwritten(error, path)}).",
+            key="output.write_failed",
         ) from error
 
 
@@ -189,7 +224,9 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
         if suffix == ".csv":
             # Only an empty cell is a null: a building may be called NA.
             plain = pd.read_csv(path, dtype=DTYPES, keep_default_na=False, na_values=[""])
-            table = geopandas.GeoDataFrame(plain, geometry=shapely.from_wkt(plain["geometry"].to_numpy()))
+            table = geopandas.GeoDataFrame(
+                plain, geometry=shapely.from_wkt(plain["geometry"].to_numpy())
+            )
         elif suffix == ".parquet":
             table = geopandas.read_parquet(path)
         else:
@@ -197,8 +234,17 @@ def read_predictions(path: Path) -> geopandas.GeoDataFrame:
             options = {"DATE_AS_STRING": "YES"} if suffix == ".geojson" else {"layer": PREDICTIONS}
             table = geopandas.read_file(path, **options)
         return _check_table(table)
-    except (OSError, ValueError, KeyError, shapely.errors.ShapelyError, DataSourceError, DataLayerError) as error:
-        raise InputError(f"{path}: not readable as predictions ({error}).", key="predictions.unreadable") from error
+    except (
+        OSError,
+        ValueError,
+        KeyError,
+        shapely.errors.ShapelyError,
+        DataSourceError,
+        DataLayerError,
+    ) as error:
+        raise InputError(
+            f"{path}: not readable as predictions ({error}).", key="predictions.unreadable"
+        ) from error
 
 
 def _set_types(table: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
@@ -217,8 +263,14 @@ def _check_table(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     rules = [
         *((table[name].isna(), f"{name} is empty") for name in (*IDENTITY, "geometry")),
         (~table["status"].isin(STATUSES), f"status is none of {', '.join(STATUSES)}"),
-        (~table["reason"].isin((OK, *ABSTENTIONS)), f"reason is none of {', '.join((OK, *ABSTENTIONS))}"),
-        ((table["status"] == OK) != (table["reason"] == OK), "status and reason contradict each other"),
+        (
+            ~table["reason"].isin((OK, *ABSTENTIONS)),
+            f"reason is none of {', '.join((OK, *ABSTENTIONS))}",
+        ),
+        (
+            (table["status"] == OK) != (table["reason"] == OK),
+            "status and reason contradict each other",
+        ),
         *(
             (answered & empty[name], f"{name} is empty although the reason is {OK} or unsure_where")
             for name in JUDGEMENT
@@ -237,13 +289,18 @@ def _check_table(predictions: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
     ]
     for is_wrong, words in rules:
         if np.any(is_wrong):
-            raise ValueError(f"building {table['building_id'].iloc[int(np.argmax(is_wrong))]}: {words}")
+            raise ValueError(
+                f"building {table['building_id'].iloc[int(np.argmax(is_wrong))]}: {words}"
+            )
     return table
 
 
 def geojson_text(table: geopandas.GeoDataFrame) -> str:
-    """Return the table as RFC 7946: degrees, cut at 180, outer rings counter-clockwise, without `crs`."""
-    oriented = table.set_geometry(shapely.orient_polygons(cut(to_degrees(table.geometry))), crs=GLOBE)
+    """Return the table as RFC 7946: degrees, cut at 180, outer rings counter-clockwise,
+    without `crs`."""
+    oriented = table.set_geometry(
+        shapely.orient_polygons(cut(to_degrees(table.geometry))), crs=GLOBE
+    )
     # Plain UTF-8, because GDAL misreads some characters that are escaped as two halves.
     return str(oriented.to_json(drop_id=True, to_wgs84=True, ensure_ascii=False))
 
@@ -259,8 +316,8 @@ WRITTEN_LAYERS = {
     COMPARED: "settlement_agrees",
     LEVELLING: "change_mm",
 }
-"""Layers of a GeoPackage that Plumbline has written, and a column that identifies each: other programs call a layer
-`buildings`, too."""
+"""Layers of a GeoPackage that Plumbline has written, and a column that identifies each:
+other programs call a layer `buildings`, too."""
 HISTORIES = {"point_id", "building_id", "track", "velocity"}
 """Columns of the layers `scatterers_TRACK`."""
 
@@ -295,11 +352,13 @@ def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> No
     """Refuse outputs that cannot be written, or would overwrite inputs.
 
     Args:
-        outputs: files that are written. inputs: files that are read. package: model package that is read.
+        outputs: files that are written. inputs: files that are read. package: model package
+            that is read.
 
     Raises:
-        InputError: an output is inside the package, is an input or another output, has the suffix of another format,
-            or a folder that does not exist; or it is a GeoPackage with layers of another program.
+        InputError: an output is inside the package, is an input or another output, has the
+            suffix of another format, or a folder that does not exist; or it is a GeoPackage
+            with layers of another program.
     """
     table, page = outputs.table, outputs.page
     check_output(table, outputs.suffixes)
@@ -308,7 +367,8 @@ def check_outputs(outputs: Outputs, inputs: Sequence[Path], package: Path) -> No
     for path in (table, *further_paths):
         if package.resolve() in path.resolve().parents:
             raise InputError(
-                f"{path}: is inside the model package, which must stay as it is. Give another folder.",
+                f"{path}: is inside the model package, which must stay as it is. Give another "
+                "folder.",
                 key="output.in_package",
             )
         if path.resolve() in {i.resolve() for i in inputs}:
@@ -331,12 +391,15 @@ def _check_layers(output: Path) -> None:
         return
     try:
         layers = [str(name) for name, _ in pyogrio.list_layers(output)]
-        foreign_layers = sorted(name for name in layers if name != STYLES and not _is_written(output, name))
+        foreign_layers = sorted(
+            name for name in layers if name != STYLES and not _is_written(output, name)
+        )
     except pyogrio.errors.DataSourceError:
         return  # damaged, and nothing to lose
     if foreign_layers:
         raise InputError(
-            f"{output}: has the layers {', '.join(foreign_layers)}, which would be lost. Give a file of its own.",
+            f"{output}: has the layers {', '.join(foreign_layers)}, which would be lost. Give a "
+            "file of its own.",
             key="output.foreign_layers",
         )
 

@@ -47,7 +47,9 @@ class OpenCity(NamedTuple):
         return answer(self.city, self.model, self.options, areas)
 
 
-def open_city(request: Request, outputs: Outputs, also_read: Sequence[Path] = (), say: Say = Say.ALL) -> OpenCity:
+def open_city(
+    request: Request, outputs: Outputs, also_read: Sequence[Path] = (), say: Say = Say.ALL
+) -> OpenCity:
     """Check the files that a command reads and writes, open the model and read the city.
 
     Args:
@@ -55,12 +57,22 @@ def open_city(request: Request, outputs: Outputs, also_read: Sequence[Path] = ()
         also_read: files that it reads besides. say: checks of the city that the user hears of.
 
     Raises:
-        InputError: anything given is missing, damaged or does not fit together, or an output cannot be written.
+        InputError: anything given is missing, damaged or does not fit together, or an
+            output cannot be written.
     """
     options = request.options
-    inputs = [*(as_file(file).path for file in request.points), request.buildings, *also_read, *options.files]
+    inputs = [
+        *(as_file(file).path for file in request.points),
+        request.buildings,
+        *also_read,
+        *options.files,
+    ]
     check_inputs(inputs)
     check_outputs(outputs, inputs, request.package)
     model = open_model(request.package, request.artifact)
     folder = outputs.table.absolute().parent
-    return OpenCity(read_city_files(request.points, request.buildings, options.reading, say, folder), model, options)
+    return OpenCity(
+        read_city_files(request.points, request.buildings, options.reading, say, folder),
+        model,
+        options,
+    )

@@ -1,4 +1,5 @@
-"""State what is shown of a building, a row of the predictions: each rule once, for map, report, list and sheet."""
+"""State what is shown of a building, a row of the predictions: each rule once, for map,
+report, list and sheet."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ def is_answered(building: Any) -> bool:
 
 
 def shows_quadrant(building: Any) -> bool:
-    """Return whether a quadrant is named: damage is as probable as not, or more, and its place is known."""
+    """Return whether a quadrant is named: damage is as probable as not, or more, and its
+    place is known."""
     return building.reason == OK and bool(building.p_damaged >= SURE_DAMAGE)
 
 
@@ -25,7 +27,8 @@ def is_line_of_sight(building: Any) -> bool:
 
 
 def began_with_record(building: Any) -> bool:
-    """Return whether the movement began on the record's first day, so that it may have begun before.
+    """Return whether the movement began on the record's first day, so that it may have
+    begun before.
 
     Only there the interval of the beginning does not reach before the most probable day.
     """

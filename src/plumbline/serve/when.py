@@ -1,7 +1,9 @@
-"""Estimate when damage began, how fast it grows, and how sure that is, for the columns of the predictions.
+"""Estimate when damage began, how fast it grows, and how sure that is, for the columns of
+the predictions.
 
-`strain_courses` estimates the strain over time of a building on condition that it is damaged, which has the probability
-`p_damaged`. So each answer here is a mixture: of that estimate, and of the prior.
+`strain_courses` estimates the strain over time of a building on condition that it is
+damaged, which has the probability `p_damaged`. So each answer here is a mixture: of that
+estimate, and of the prior.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
 MIN_P_FOLLOWED = 0.8
-"""Smallest probability of damage, at the share of the calibration, of the buildings that are followed through time. At
-a share of one half or less, no other building can reach `MIN_P_DAMAGED`."""
+"""Smallest probability of damage, at the share of the calibration, of the buildings that
+are followed through time. At a share of one half or less, no other building can reach
+`MIN_P_DAMAGED`."""
 MIN_P_DAMAGED = 0.5
 """Smallest `p_damaged` of a building that has dates and rates."""
 MAX_INTERVAL = 0.5
@@ -33,24 +36,29 @@ FIGURES = ("severity_permille", "severity_low", "severity_high")
 
 
 def courses_of(prepared: Prepared, tracks: list[Track], answers: Answers) -> StrainCourses:
-    """Follow the buildings through time that may be damaged; `answers` are those to all of `prepared`."""
+    """Follow the buildings through time that may be damaged; `answers` are those to all of
+    `prepared`."""
     p_damaged = 1 - answers.category_probability[:, 0].astype(float)
     return strain_courses(prepared, tracks, np.flatnonzero(p_damaged >= MIN_P_FOLLOWED))
 
 
 def when_columns(courses: StrainCourses, answers: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns `WHEN` of the buildings that are followed through time, with their index in `answers`.
+    """Return the columns `WHEN` of the buildings that are followed through time, with their
+    index in `answers`.
 
     Args:
         courses: of M of the B buildings that were asked about.
-        answers: B rows with `p_damaged` at the city's share, and the severity at it with its interval.
+        answers: B rows with `p_damaged` at the city's share, and the severity at it with
+            its interval.
     """
     followed = answers.iloc[courses.building]
     p = followed["p_damaged"].to_numpy(float)
     is_damaged = p >= MIN_P_DAMAGED
     mass = p[:, None] * courses.begins_MN + (1 - p[:, None]) * prior_beginnings()
     below = np.cumsum(mass, axis=1)
-    early, late = ((below < quantile).sum(1).clip(max=len(BEGINNINGS) - 1) for quantile in (0.05, 0.95))
+    early, late = (
+        (below < quantile).sum(1).clip(max=len(BEGINNINGS) - 1) for quantile in (0.05, 0.95)
+    )
     has_dates = is_damaged & (BEGINNINGS[late] - BEGINNINGS[early] <= MAX_INTERVAL)
     # The grid's onset is the middle of the onsets that it represents.
     half_step = BEGINNINGS[1] / 2
@@ -70,8 +78,11 @@ def when_columns(courses: StrainCourses, answers: pd.DataFrame) -> pd.DataFrame:
     return table[is_damaged]
 
 
-def _scale_severity(severity: Float, low: Float, middle: Float, high: Float) -> tuple[Float, Float, Float]:
-    """Return severities (3, B), `FIGURES`, times a share with the interval `low` to `high`, in the same order.
+def _scale_severity(
+    severity: Float, low: Float, middle: Float, high: Float
+) -> tuple[Float, Float, Float]:
+    """Return severities (3, B), `FIGURES`, times a share with the interval `low` to `high`,
+    in the same order.
 
     The errors of severity and share are assumed to be independent.
     """
@@ -92,12 +103,14 @@ def day_of(courses: StrainCourses, share: Float) -> NDArray[np.object_]:
 def course_rows(
     courses: StrainCourses, footprint: NDArray[np.intp], predictions: geopandas.GeoDataFrame
 ) -> pd.DataFrame:
-    """Return the layer `courses`: of each building with a rate, its severity on the first day of each quarter.
+    """Return the layer `courses`: of each building with a rate, its severity on the first
+    day of each quarter.
 
     And on the first and last of the record.
 
     Args:
-        courses: of M of the B buildings that were asked about. footprint: (B,) row of each in `predictions`.
+        courses: of M of the B buildings that were asked about. footprint: (B,) row of each
+            in `predictions`.
         predictions: with the columns `WHEN`.
     """
     start, end = courses.period.astype("datetime64[D]")
@@ -110,9 +123,16 @@ def course_rows(
     table = predictions.iloc[row[shown]]
     parts = []
     for number, severity in zip(shown, table[list(FIGURES)].to_numpy(float), strict=True):
-        reached_share = (np.interp(share_of_record, TIME, share) for share in courses.reached_M3G[number])
+        reached_share = (
+            np.interp(share_of_record, TIME, share) for share in courses.reached_M3G[number]
+        )
         parts.append(_scale_severity(severity, *reached_share))
-    figures = np.array(parts).reshape(-1, len(FIGURES), len(days)).transpose(0, 2, 1).reshape(-1, len(FIGURES))
+    figures = (
+        np.array(parts)
+        .reshape(-1, len(FIGURES), len(days))
+        .transpose(0, 2, 1)
+        .reshape(-1, len(FIGURES))
+    )
     return pd.DataFrame(
         {
             "building_id": np.repeat(table["building_id"].to_numpy(object), len(days)),

@@ -39,8 +39,10 @@ NOT_BUILT = (
     "All operations: <a href=docs>docs</a>."
 )
 ABOUT = (
-    "Judge buildings and restore displacement fields from InSAR points. Files go in as jobs; prepared features are "
-    "answered at once under `/v2`, by the Open Inference Protocol. Errors are problem details (RFC 9457)."
+    "Judge buildings and restore displacement fields from InSAR points. Files go in as jobs; "
+    "prepared features are "
+    "answered at once under `/v2`, by the Open Inference Protocol. Errors are problem details "
+    "(RFC 9457)."
 )
 GRACE_SECONDS = 20
 HANDED_ON = "PLUMBLINE_SERVE"
@@ -74,7 +76,9 @@ def make_app(settings: ServiceSettings) -> ASGIApp:
     check_place(root)
     for name in (job_files.JOBS, job_files.INCOMING):
         (root / name).mkdir(parents=True, exist_ok=True)
-    tempfile.tempdir = str(root / job_files.INCOMING)  # uploads are spooled there, not where the system likes
+    tempfile.tempdir = str(
+        root / job_files.INCOMING
+    )  # uploads are spooled there, not where the system likes
     store, models, meters = JobStore(root / job_files.DATABASE), Models(settings), Meters()
 
     @asynccontextmanager
@@ -82,7 +86,8 @@ def make_app(settings: ServiceSettings) -> ASGIApp:
         runner = Runner(root, store, models, settings, meters)
         runner.start()
         models.watch()
-        # What is loaded stays: to search it for cycles would make one request in thousands wait for 0.1 s.
+        # What is loaded stays: to search it for cycles would make one request in thousands
+        # wait for 0.1 s.
         gc.collect()
         gc.freeze()
         yield
@@ -139,7 +144,8 @@ def run(settings: ServiceSettings) -> None:
         server.run()
         if not server.started:
             raise InputError(
-                f"{settings.host}:{settings.port}: the service could not start there. Is the port taken?",
+                f"{settings.host}:{settings.port}: the service could not start there. Is the "
+                "port taken?",
                 key="service.not_started",
             )
         return
@@ -149,21 +155,27 @@ def run(settings: ServiceSettings) -> None:
     os.environ[SEVERAL] = str(figures)
     tokens = [token.get_secret_value() for token in settings.tokens]
     os.environ[HANDED_ON] = json.dumps(settings.model_dump(mode="json") | {"tokens": tokens})
-    uvicorn.run("plumbline.service.app:of_environment", factory=True, workers=settings.processes, **common)
+    uvicorn.run(
+        "plumbline.service.app:of_environment", factory=True, workers=settings.processes, **common
+    )
 
 
 def of_environment() -> ASGIApp:
     """Return the application for one of several processes."""
-    settings = ServiceSettings.model_validate_json(os.environ.pop(HANDED_ON))  # jobs need not know the tokens
+    settings = ServiceSettings.model_validate_json(
+        os.environ.pop(HANDED_ON)
+    )  # jobs need not know the tokens
     setup_json_logging() if settings.log_format == "json" else setup_logging()
     return make_app(settings)
 
 
 class Documented(FastAPI):
-    """An application that documents what FastAPI does not: files, columns, tokens and problem details."""
+    """An application that documents what FastAPI does not: files, columns, tokens and
+    problem details."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the document. What is there already is left as it is: FastAPI keeps one document."""
+        """Return the document. What is there already is left as it is: FastAPI keeps one
+        document."""
         document = super().openapi()
         parts = document["components"]
         parts["securitySchemes"] = {"bearer": BEARER}
@@ -173,7 +185,9 @@ class Documented(FastAPI):
         for path, methods in document["paths"].items():
             for about in methods.values():
                 responses = about["responses"]
-                if "HTTPValidationError" in str(responses.get("422")):  # the service never answers with FastAPI's own
+                if "HTTPValidationError" in str(
+                    responses.get("422")
+                ):  # the service never answers with FastAPI's own
                     del responses["422"]
                 if path not in OPEN:
                     about["security"] = [{"bearer": []}]

@@ -23,7 +23,8 @@ class SentFile(UploadFile):
     def __get_pydantic_json_schema__(
         cls, core_schema: Mapping[str, Any], handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
-        """Return FastAPI's schema with `format: binary`: makers of clients pass `contentMediaType` by."""
+        """Return FastAPI's schema with `format: binary`: makers of clients pass
+        `contentMediaType` by."""
         return super().__get_pydantic_json_schema__(core_schema, handler) | {"format": "binary"}
 
 
@@ -44,23 +45,31 @@ class BuildingsForm(PointsForm, ReadingOptions):
 class PredictForm(BuildingsForm, JudgingOptions, ReportTexts):
     """Form of `predict`; its last fields are the texts of the report's first page."""
 
-    causes: SentFile | None = Field(None, description="What may have caused damage: one vector file.")
+    causes: SentFile | None = Field(
+        None, description="What may have caused damage: one vector file."
+    )
     artifact: Literal["pruned", "fp16", "int8"] | None = None
-    building: list[str] = Field([], description="`building_id` in the report (PDF); else the first 20 of the list.")
+    building: list[str] = Field(
+        [], description="`building_id` in the report (PDF); else the first 20 of the list."
+    )
 
 
 class RestoreForm(PointsForm):
     """Form of `restore`."""
 
     buildings: list[SentFile] = Field([], description="Footprints, to read the field off.")
-    layer: str | None = Field(None, max_length=200, description="Layer of the footprints' file, where it has several.")
+    layer: str | None = Field(
+        None, max_length=200, description="Layer of the footprints' file, where it has several."
+    )
     num_inference_steps: int | None = Field(
         None, ge=1, le=50, description="Without it, as the model was calibrated; so for `samples`."
     )
     samples: int | None = Field(None, ge=2, le=64)
     cell: float = Field(10.0, ge=1, le=1000, description="Side of a cell, m.")
     adapter: list[str] = Field([], description="`NAME` or `NAME=WEIGHT`.")
-    bbox: str | None = Field(None, max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84.")
+    bbox: str | None = Field(
+        None, max_length=200, description=f"The part to restore: `{FORM}`, degrees, WGS 84."
+    )
 
 
 LISTS = {
@@ -83,7 +92,9 @@ async def refuse_repeated(request: Request) -> None:
         for name in form:
             if name not in LISTS and len(form.getlist(name)) > 1:
                 raise Problem(
-                    422, f"The field {name[:50]!r} is in the form twice. Give it once.", key="request.repeated_field"
+                    422,
+                    f"The field {name[:50]!r} is in the form twice. Give it once.",
+                    key="request.repeated_field",
                 )
 
 
@@ -108,7 +119,8 @@ def table_schemas() -> dict[str, Any]:
         "restored": {"type": "boolean", "description": "True if the footprint has figures."},
         "direction": {
             "enum": ["up", "los", None],
-            "description": "Up; or towards the satellite, where one direction alone sees the footprint.",
+            "description": "Up; or towards the satellite, where one direction alone sees the "
+            "footprint.",
         },
         **figures,
     }
@@ -116,7 +128,8 @@ def table_schemas() -> dict[str, Any]:
         BUILDING: judged | {"required": list(judged["properties"])},
         RESTORED: {
             "type": "object",
-            "description": "Columns of the table of `restore`, beside those of the footprints' file.",
+            "description": "Columns of the table of `restore`, beside those of the footprints' "
+            "file.",
             "properties": restored,
             "required": list(restored),
         },
@@ -124,7 +137,8 @@ def table_schemas() -> dict[str, Any]:
 
 
 def geojson_schema(name: str) -> dict[str, Any]:
-    """Return the schema of a table as GeoJSON; properties of its features have the schema of this name."""
+    """Return the schema of a table as GeoJSON; properties of its features have the schema
+    of this name."""
     feature = {
         "type": {"const": "Feature"},
         "geometry": {"type": "object"},

@@ -21,7 +21,8 @@ from plumbline.service.settings import ServiceSettings
 
 MB = 1_000_000
 OPEN = ("/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/", "/docs", "/openapi.json")
-"""Paths that need no token: probes, documentation, and the web page, which asks the user for one."""
+"""Paths that need no token: probes, documentation, and the web page, which asks the user for
+one."""
 PREFIX = re.compile(r"(?:/[\w.~-]+){1,9}", re.ASCII)
 """Pattern of an `X-Forwarded-Prefix` that is accepted from a proxy."""
 UPLOADS = ("/v1/predict", "/v1/restore", "/v1/tensors")
@@ -48,7 +49,9 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServiceSettings, meters: Meters) -> None:
         self._app, self._settings, self._meters = app, settings, meters
         secrets = [token.get_secret_value().encode() for token in settings.tokens]
-        self._holders = [(b"Bearer " + secret, hashlib.sha256(secret).hexdigest()) for secret in secrets]
+        self._holders = [
+            (b"Bearer " + secret, hashlib.sha256(secret).hexdigest()) for secret in secrets
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse the request, or pass it on."""
@@ -83,19 +86,33 @@ class Guard:
         self._meters.requests.labels(scope["method"], route, str(status)).inc()
         self._meters.seconds.labels(route).observe(seconds)
         if self._settings.log_format == "json":
-            fields = {"method": scope["method"], "path": path, "status": status, "seconds": round(seconds, 6)}
+            fields = {
+                "method": scope["method"],
+                "path": path,
+                "status": status,
+                "seconds": round(seconds, 6),
+            }
             log.info("%s %s %d", scope["method"], path, status, extra={"fields": fields})
 
     def _holder(self, headers: Headers) -> str | None:
-        """Return the fingerprint of the token that a request brings; None if it brings none that is known."""
+        """Return the fingerprint of the token that a request brings; None if it brings none
+        that is known."""
         sent = headers.get("authorization", "").encode("latin-1")
-        return next((holder for token, holder in self._holders if hmac.compare_digest(sent, token)), None)
+        return next(
+            (holder for token, holder in self._holders if hmac.compare_digest(sent, token)), None
+        )
 
     def _check(self, path: str, headers: Headers, holder: str | None) -> None:
         if len(headers.getlist("authorization")) > 1:  # a proxy may choose another one of them
-            raise Problem(400, "Two `Authorization` headers came. Send one.", key="request.two_tokens")
+            raise Problem(
+                400, "Two `Authorization` headers came. Send one.", key="request.two_tokens"
+            )
         if self._holders and holder is None and path not in OPEN:
-            raise Problem(401, "Send the service's token as `Authorization: Bearer TOKEN`.", key="request.no_token")
+            raise Problem(
+                401,
+                "Send the service's token as `Authorization: Bearer TOKEN`.",
+                key="request.no_token",
+            )
         if path in UPLOADS:
             check_disk(self._settings.folder, 507)
         if int(headers.get("content-length", "0")) > self._max_bytes(path):
@@ -129,7 +146,9 @@ class Body:
                 key="request.unknown_encoding",
             )
         self._receive, self._max_bytes, self._n_bytes = receive, max_bytes, 0
-        self._unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None  # 32: either header
+        self._unpacker = (
+            zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None
+        )  # 32: either header
         self._has_output = self._is_last = False
         kind, options = parse_options_header(headers.get("content-type"))
         boundary = options.get(b"boundary") if kind.startswith(b"multipart/") else None
@@ -139,7 +158,8 @@ class Body:
         """Return the next message of the body.
 
         Raises:
-            Problem: 413 if the body is too large; 400 if it is not packed as its header says, or was cut off.
+            Problem: 413 if the body is too large; 400 if it is not packed as its header
+                says, or was cut off.
         """
         unpacker = self._unpacker
         if unpacker is None or unpacker.eof:
@@ -156,13 +176,19 @@ class Body:
             piece = unpacker.decompress(packed, PIECE_BYTES)
         except zlib.error:
             raise Problem(
-                400, "The body is not packed as in Content-Encoding, or damaged.", key="request.damaged"
+                400,
+                "The body is not packed as in Content-Encoding, or damaged.",
+                key="request.damaged",
             ) from None
         self._has_output = len(piece) == PIECE_BYTES  # zlib may have more, without input left
-        is_short = self._is_last and not (unpacker.eof or self._has_output or unpacker.unconsumed_tail)
+        is_short = self._is_last and not (
+            unpacker.eof or self._has_output or unpacker.unconsumed_tail
+        )
         if is_short or unpacker.unused_data:
             raise Problem(
-                400, "The body was cut off, or goes on behind the end of what is packed.", key="request.packed_end"
+                400,
+                "The body was cut off, or goes on behind the end of what is packed.",
+                key="request.packed_end",
             )
         self._count(piece, unpacker.eof)
         await asyncio.sleep(0)  # let the event loop answer other requests
@@ -175,12 +201,15 @@ class Body:
         self._tail = (self._tail + piece)[-END_BYTES:]
         if is_last and self._closing not in self._tail:
             raise Problem(
-                400, "The form was cut off: its closing boundary is missing. Send it again.", key="request.form_cut_off"
+                400,
+                "The form was cut off: its closing boundary is missing. Send it again.",
+                key="request.form_cut_off",
             )
 
 
 def _split_prefix(path: str, headers: Headers) -> tuple[str, str]:
-    """Return the prefix under which a proxy shows the service, and the path without it, if the proxy left it on."""
+    """Return the prefix under which a proxy shows the service, and the path without it, if
+    the proxy left it on."""
     prefix = headers.get("x-forwarded-prefix", "").rstrip("/")
     if not PREFIX.fullmatch(prefix):
         prefix = ""

@@ -31,7 +31,8 @@ JSON_LENGTH = "Inference-Header-Content-Length"
 DTYPES = {"FP32": np.dtype("<f4"), "BOOL": np.dtype("?")}
 KINDS = {"float32": "FP32", "bool": "BOOL"}
 NOT_FINITE = "not_finite"
-"""Reason for leaving out a building one of whose features is no finite number; the network would answer NaN."""
+"""Reason for leaving out a building one of whose features is no finite number; the network
+would answer NaN."""
 SILENT_SECONDS = 60
 """Longest time that the body of a request may take."""
 SMALL_BYTES = 32_000
@@ -49,7 +50,9 @@ class InferInput(BaseModel):
 
     name: str
     datatype: Literal["FP32", "BOOL"]
-    shape: Annotated[list[Annotated[int, Field(ge=0, le=1 << 20)]], Field(min_length=1, max_length=3)]
+    shape: Annotated[
+        list[Annotated[int, Field(ge=0, le=1 << 20)]], Field(min_length=1, max_length=3)
+    ]
     parameters: InputParameters | None = None
     data: list[Any] = []
 
@@ -90,7 +93,9 @@ class Tensor(BaseModel):
     name: str
     datatype: Literal["FP32", "BOOL"]
     shape: list[int]
-    data: list[float] | list[bool] = Field(description="All values, the last dimension running fastest.")
+    data: list[float] | list[bool] = Field(
+        description="All values, the last dimension running fastest."
+    )
 
 
 class TensorColumn(BaseModel):
@@ -101,15 +106,22 @@ class TensorColumn(BaseModel):
 
 
 class Tensors(BaseModel):
-    """Inputs of the network for B buildings; as it is, the body of `POST /v2/models/{model_name}/infer`."""
+    """Inputs of the network for B buildings; as it is, the body of `POST
+    /v2/models/{model_name}/infer`."""
 
     model_name: str
-    model_version: str = Field(description="Version of the package for which the buildings were prepared.")
+    model_version: str = Field(
+        description="Version of the package for which the buildings were prepared."
+    )
     inputs: list[Tensor]
     building_id: list[str] = Field(description="Building of each row of the inputs.")
-    hides_damage: list[bool] = Field(description="Input of this name of `predictions.onnx`, for each row.")
+    hides_damage: list[bool] = Field(
+        description="Input of this name of `predictions.onnx`, for each row."
+    )
     columns: dict[str, list[TensorColumn]] = Field(description="Columns of each input, in order.")
-    left_out: dict[str, str] = Field(description="`building_id` of each other footprint, and why it has no row.")
+    left_out: dict[str, str] = Field(
+        description="`building_id` of each other footprint, and why it has no row."
+    )
 
 
 def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRouter:
@@ -126,7 +138,11 @@ def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRo
     def served(name: str, version: str | None = None) -> ServedModel:
         about = models.diagnosis.manifest
         if name != about.name or version not in (None, about.version):
-            raise Problem(404, f"There is no such model; {about.name} {about.version} is served.", key="model.unknown")
+            raise Problem(
+                404,
+                f"There is no such model; {about.name} {about.version} is served.",
+                key="model.unknown",
+            )
         return models.diagnosis
 
     @router.get("", summary="Describe the server")
@@ -147,27 +163,42 @@ def infer_routes(models: Models, limits: ServiceLimits, meters: Meters) -> APIRo
         return describe(served(name, version).manifest)
 
     @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
-    @router.get("/models/{name}/ready", summary="Tell whether a model can be asked", responses=unknown)
+    @router.get(
+        "/models/{name}/ready", summary="Tell whether a model can be asked", responses=unknown
+    )
     def model_ready(name: str, version: str | None = None) -> dict[str, Any]:
         return {"name": served(name, version).manifest.name, "ready": True}
 
-    @router.post("/models/{name}/versions/{version}/infer", include_in_schema=False, response_class=Response)
+    @router.post(
+        "/models/{name}/versions/{version}/infer", include_in_schema=False, response_class=Response
+    )
     @router.post("/models/{name}/infer", summary="Answer a batch of prepared buildings", **tensors)
     async def infer(request: Request, name: str, version: str | None = None) -> Response:
         nonlocal waiting
         model = served(name, version)
         if waiting >= limits.infer_at_once:
             meters.refused.labels("infer").inc()
-            raise Problem(503, f"{waiting} requests are being answered. Try again.", BUSY_SECONDS, "service.busy")
+            raise Problem(
+                503,
+                f"{waiting} requests are being answered. Try again.",
+                BUSY_SECONDS,
+                "service.busy",
+            )
         waiting += 1
         try:
             async with asyncio.timeout(SILENT_SECONDS):  # clients that send nothing block others
                 body = await request.body()
             arguments = model, body, request.headers.get(JSON_LENGTH), meters
-            return answer(*arguments) if len(body) <= SMALL_BYTES else await run_in_threadpool(answer, *arguments)
+            return (
+                answer(*arguments)
+                if len(body) <= SMALL_BYTES
+                else await run_in_threadpool(answer, *arguments)
+            )
         except TimeoutError:
             raise Problem(
-                408, f"The request was not complete within {SILENT_SECONDS} s.", key="request.too_slow"
+                408,
+                f"The request was not complete within {SILENT_SECONDS} s.",
+                key="request.too_slow",
             ) from None
         finally:
             waiting -= 1
@@ -226,24 +257,39 @@ def answer(served: ServedModel, body: bytes, json_length: str | None, meters: Me
                 key="tensor.unknown_output",
             )
         values = np.ascontiguousarray(answers[output.name], "<f4")
-        tensor: dict[str, Any] = {"name": output.name, "datatype": "FP32", "shape": list(values.shape)}
+        tensor: dict[str, Any] = {
+            "name": output.name,
+            "datatype": "FP32",
+            "shape": list(values.shape),
+        }
         is_binary = output.parameters and output.parameters.binary_data
-        if (request.parameters and request.parameters.binary_data_output) if is_binary is None else is_binary:
+        if (
+            (request.parameters and request.parameters.binary_data_output)
+            if is_binary is None
+            else is_binary
+        ):
             parts.append(values.tobytes())
             tensor["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
-            tensor["data"] = [float(value) if np.isfinite(value) else None for value in values.ravel()]
+            tensor["data"] = [
+                float(value) if np.isfinite(value) else None for value in values.ravel()
+            ]
         outputs.append(tensor)
     if not parts:
         return JSONResponse({**about, "outputs": outputs})
     text = json.dumps({**about, "outputs": outputs}).encode()
     return Response(
-        b"".join([text, *parts]), media_type="application/octet-stream", headers={JSON_LENGTH: str(len(text))}
+        b"".join([text, *parts]),
+        media_type="application/octet-stream",
+        headers={JSON_LENGTH: str(len(text))},
     )
 
 
-def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: Manifest) -> Tensors:
-    """Return the network's inputs for the buildings of a city that can be prepared, in one padded batch.
+def make_tensors(
+    prepared: Prepared, footprints: geopandas.GeoDataFrame, about: Manifest
+) -> Tensors:
+    """Return the network's inputs for the buildings of a city that can be prepared, in one
+    padded batch.
 
     Args:
         prepared: outcome of `prepare_buildings` with `about.prepare`.
@@ -263,7 +309,9 @@ def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: 
     for name, values in inputs.items():
         rows = values[is_finite_B]
         datatype: Literal["FP32", "BOOL"] = "BOOL" if name == MASK else "FP32"
-        tensors.append(Tensor(name=name, datatype=datatype, shape=list(rows.shape), data=rows.ravel().tolist()))
+        tensors.append(
+            Tensor(name=name, datatype=datatype, shape=list(rows.shape), data=rows.ravel().tolist())
+        )
     footprint_B = prepared.footprint[is_finite_B]
     return Tensors(
         model_name=about.name,
@@ -271,7 +319,9 @@ def make_tensors(prepared: Prepared, footprints: geopandas.GeoDataFrame, about: 
         inputs=tensors,
         building_id=names[footprint_B].tolist(),
         hides_damage=prepared.whole.hides_damage[footprint_B].tolist(),
-        columns={tensor["name"]: tensor["columns"] for tensor in about.inputs if "columns" in tensor},
+        columns={
+            tensor["name"]: tensor["columns"] for tensor in about.inputs if "columns" in tensor
+        },
         left_out=left_out,
     )
 
@@ -282,7 +332,9 @@ def _split(body: bytes, json_length: str | None) -> tuple[bytes, memoryview]:
         return body, memoryview(b"")
     if not json_length.isdecimal() or int(json_length) > len(body):
         raise Problem(
-            400, f"{JSON_LENGTH}: {json_length[:20]} found; the body has {len(body)} bytes.", key="tensor.json_length"
+            400,
+            f"{JSON_LENGTH}: {json_length[:20]} found; the body has {len(body)} bytes.",
+            key="tensor.json_length",
         )
     return body[: int(json_length)], memoryview(body)[int(json_length) :]
 
@@ -310,8 +362,14 @@ def _read_tensors(tensors: list[InferInput], binary: memoryview) -> dict[str, ND
             arrays[name] = values.astype(kind, copy=False).reshape(tensor.shape)
         except ValueError as error:
             raise Problem(
-                400, f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).", key="tensor.wrong_data"
+                400,
+                f"{name[:50]!r}: its data does not fit its datatype and shape ({error}).",
+                key="tensor.wrong_data",
             ) from None
     if len(binary):
-        raise Problem(400, f"{len(binary)} bytes are left behind the binary tensors.", key="tensor.surplus_bytes")
+        raise Problem(
+            400,
+            f"{len(binary)} bytes are left behind the binary tensors.",
+            key="tensor.surplus_bytes",
+        )
     return arrays

@@ -61,7 +61,11 @@ def main(folder: Path, parent: int) -> int:
         (here / RESULTS).mkdir(exist_ok=True)
         {"predict": _predict, "restore": _restore, "tensors": _tensors}[task["kind"]](here, task)
     except MemoryError:
-        problem = Problem(422, "The files need more memory than there is. Give fewer points.", key="job.out_of_memory")
+        problem = Problem(
+            422,
+            "The files need more memory than there is. Give fewer points.",
+            key="job.out_of_memory",
+        )
     except PlumblineError as error:
         problem = Problem(422, for_requests(str(error), folder), key=error.key)
     except Exception as error:
@@ -114,7 +118,10 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     note_progress(folder, "write", 0, 1)
     if is_installed("typst"):
         about = ReportTexts(**{name: form[name] for name in ReportTexts.model_fields})
-        write_report(report_of(answered, city, buildings, chosen, TOP, about=about), folder / RESULTS / REPORT)
+        write_report(
+            report_of(answered, city, buildings, chosen, TOP, about=about),
+            folder / RESULTS / REPORT,
+        )
         note_progress(folder, "write", 0, 1)
     title, owners = f"Plumbline: {buildings.stem}", answered.prepared.owners
     document = make_document(answered.judged, city.points, title, owners=owners)
@@ -134,11 +141,15 @@ def _tensors(folder: Path, task: dict[str, Any]) -> None:
     prepared = prepare_buildings(city.points, city.footprints, about.prepare, shown=True)
     if len(prepared.sequences) > task["tensor_buildings"]:
         raise InputError(
-            f"{buildings.name}: {len(prepared.sequences)} buildings have points enough; this service gives the tensors "
-            f"of {task['tensor_buildings']} at a time. Send fewer footprints, with the same points.",
+            f"{buildings.name}: {len(prepared.sequences)} buildings have points enough; this "
+            "service gives the tensors "
+            f"of {task['tensor_buildings']} at a time. Send fewer footprints, with the same "
+            "points.",
             key="tensors.too_many_buildings",
         )
-    write_text(make_tensors(prepared, city.footprints, about).model_dump_json(), folder / RESULTS / TENSORS)
+    write_text(
+        make_tensors(prepared, city.footprints, about).model_dump_json(), folder / RESULTS / TENSORS
+    )
 
 
 def _restore(folder: Path, task: dict[str, Any]) -> None:
@@ -160,12 +171,16 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     )
     note_progress(folder, "read", 0, 1)
     with alone(STAGE, patience_seconds=5.0):
-        plan = plan_windows(points, Path(task["package"]), options, reading, accept=partial(_check_size, task=task))
+        plan = plan_windows(
+            points, Path(task["package"]), options, reading, accept=partial(_check_size, task=task)
+        )
         note_progress(folder, STAGE, 0, len(plan.jobs))
         restore_windows(plan.jobs)
         if buildings is not None:
             for suffix in SUFFIXES:
-                write_buildings(plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading)
+                write_buildings(
+                    plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading
+                )
         picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
         finish(plan, folder / RESULTS / FIELD, picture=picture)
     _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))
@@ -189,13 +204,16 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
 
     points, buildings, reading = _find_inputs(folder, task["options"])
     if buildings is None:
-        raise InputError("buildings: no file found. Give one of footprints.", key="buildings.no_file")
+        raise InputError(
+            "buildings: no file found. Give one of footprints.", key="buildings.no_file"
+        )
     note_progress(folder, "read", 0, 1)
     city = read_city_files(points, buildings, reading, Say.ALL, folder)
     _check_size(city.points, task)
     if len(city.footprints) > task["footprints"]:
         raise InputError(
-            f"{buildings.name}: {len(city.footprints)} footprints; this service takes {task['footprints']}. "
+            f"{buildings.name}: {len(city.footprints)} footprints; this service takes "
+            f"{task['footprints']}. "
             "Cut the file to your area.",
             key="footprints.too_many",
         )
@@ -220,7 +238,8 @@ def _check_size(tracks: list[Track], task: dict[str, Any]) -> None:
     count = sum(len(track) for track in tracks)
     if count > task["points"]:
         raise InputError(
-            f"{count} points; this service takes {task['points']} in a job. Cut the files to your area.",
+            f"{count} points; this service takes {task['points']} in a job. Cut the files to "
+            "your area.",
             key="points.too_many",
         )
 

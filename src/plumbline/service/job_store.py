@@ -25,7 +25,8 @@ from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES
 from plumbline.sources.footprints.selection import are_parts
 
 Kind = Literal["predict", "restore", "tensors"]
-"""Kinds of jobs. One of `tensors` is part of a single request: no list shows it, and it goes with its answer."""
+"""Kinds of jobs. One of `tensors` is part of a single request: no list shows it, and it
+goes with its answer."""
 Status = Literal["queued", "running", "done", "failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 ENDED: tuple[Status, ...] = ("done", "failed", "cancelled")
@@ -102,11 +103,15 @@ class JobStore:
         finally:
             database.close()
 
-    def _run(self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[sqlite3.Row]:
+    def _run(
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any] = ()
+    ) -> list[sqlite3.Row]:
         with self._open() as database:
             return database.execute(statement, values).fetchall()
 
-    def _run_for_job(self, statement: str, values: Sequence[Any] | Mapping[str, Any]) -> JobRow | None:
+    def _run_for_job(
+        self, statement: str, values: Sequence[Any] | Mapping[str, Any]
+    ) -> JobRow | None:
         rows = self._run(statement, values)
         return _job(rows[0]) if rows else None
 
@@ -141,7 +146,8 @@ class JobStore:
         """Return the newest jobs, at most `MOST_LISTED`.
 
         Args:
-            holder: whose jobs; None: all. before: only jobs that were created earlier, seconds since 1970.
+            holder: whose jobs; None: all. before: only jobs that were created earlier,
+                seconds since 1970.
         """
         rows = self._run(
             "SELECT * FROM jobs WHERE (:holder IS NULL OR holder = :holder) "
@@ -153,7 +159,8 @@ class JobStore:
     def claim(self, at_once: int) -> JobRow | None:
         """Take the job that has waited longest, if fewer than `at_once` run; the caller runs it."""
         return self._run_for_job(
-            "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 WHERE id = ("
+            "UPDATE jobs SET status = 'running', owner = ?, started = ?, attempts = attempts + 1 "
+            "WHERE id = ("
             "SELECT id FROM jobs WHERE status = 'queued' ORDER BY created LIMIT 1"
             ") AND (SELECT count(*) FROM jobs WHERE status = 'running') < ? RETURNING *",
             (this_process(), time.time(), at_once),
@@ -194,7 +201,8 @@ class JobStore:
         )
 
     def recover(self) -> tuple[list[str], list[str]]:
-        """Queue jobs of dead processes again; return their ids, and those of jobs started too often."""
+        """Queue jobs of dead processes again; return their ids, and those of jobs started
+        too often."""
         requeued: list[str] = []
         given_up: list[str] = []
         with self._open() as database:
@@ -206,12 +214,14 @@ class JobStore:
                     continue
                 if row["cancelled"]:
                     database.execute(
-                        "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ?", (time.time(), row["id"])
+                        "UPDATE jobs SET status = 'cancelled', finished = ? WHERE id = ?",
+                        (time.time(), row["id"]),
                     )
                 else:
                     (requeued if row["attempts"] < MOST_ATTEMPTS else given_up).append(row["id"])
             database.executemany(
-                "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?", [(job,) for job in requeued]
+                "UPDATE jobs SET status = 'queued', owner = NULL WHERE id = ?",
+                [(job,) for job in requeued],
             )
         return requeued, given_up
 
@@ -225,9 +235,12 @@ class JobStore:
         return {row["id"] for row in self._run("SELECT id FROM jobs")}
 
     def remove_ended(self, before: float) -> list[str]:
-        """Remove jobs that ended before a time (seconds since 1970) from the list; return their names."""
+        """Remove jobs that ended before a time (seconds since 1970) from the list; return
+        their names."""
         rows = self._run(
-            "DELETE FROM jobs WHERE finished < ? AND status NOT IN ('queued', 'running') RETURNING id", (before,)
+            "DELETE FROM jobs WHERE finished < ? AND status NOT IN ('queued', 'running') "
+            "RETURNING id",
+            (before,),
         )
         return [row["id"] for row in rows]
 
@@ -261,7 +274,13 @@ def _job(row: sqlite3.Row) -> JobRow:
 
 JOBS, INCOMING, DATABASE = "jobs", "incoming", "jobs.sqlite"
 POINTS, BUILDINGS, CAUSES, RESULTS = "points", "buildings", "causes", "results"
-PARAMS, TASK, PROGRESS, PROBLEM, LOG = "params.yaml", "task.json", "progress.json", "problem.json", "log.txt"
+PARAMS, TASK, PROGRESS, PROBLEM, LOG = (
+    "params.yaml",
+    "task.json",
+    "progress.json",
+    "problem.json",
+    "log.txt",
+)
 FIELD, TABLE, PICTURE, MAP, DOCUMENT = "field.tif", "table", "field.png", "map.html", "map.json"
 REPORT, TENSORS = "report.pdf", "tensors.json"
 MEDIA = {
@@ -286,12 +305,14 @@ _UNSAFE = re.compile(r"[^\w.\-]+")
 
 
 def new_id() -> str:
-    """Draw a random name for a job. It cannot be guessed, because it gives access to the results."""
+    """Draw a random name for a job. It cannot be guessed, because it gives access to the
+    results."""
     return secrets.token_hex(16)
 
 
 def safe_name(name: str, fallback: str) -> str:
-    """Return a file name without folders and without characters that a shell or a file system treats specially.
+    """Return a file name without folders and without characters that a shell or a file
+    system treats specially.
 
     Formats are recognised by names and patterns of names, so the user's is changed little.
     """
@@ -346,21 +367,25 @@ def _write(upload: UploadFile, path: Path) -> None:
 
 
 def buildings_file(folder: Path) -> Path | None:
-    """Return the footprints of a job: a file, the main one of several, or the folder of numbered parts.
+    """Return the footprints of a job: a file, the main one of several, or the folder of
+    numbered parts.
 
     Raises:
         InputError: there are several that do not belong together.
     """
     paths = sorted((folder / BUILDINGS).iterdir()) if (folder / BUILDINGS).is_dir() else []
     paths = [path for path in paths if path.name[0] not in HIDDEN] or paths
-    main = [path for path in paths if path.suffix.lower() in MAIN_PARTS] if len(paths) > 1 else paths
+    main = (
+        [path for path in paths if path.suffix.lower() in MAIN_PARTS] if len(paths) > 1 else paths
+    )
     is_parquet = len(paths) > 1 and all(path.suffix.lower() in PARQUET_SUFFIXES for path in paths)
     if is_parquet or are_parts([path.name for path in main or paths]):
         return folder / BUILDINGS
     if len(main) > 1 or (paths and not main):
         names = ", ".join(path.name for path in paths)
         raise InputError(
-            f"buildings: {names} found; one file is needed, or all parts of one Shapefile or GeoParquet, or "
+            f"buildings: {names} found; one file is needed, or all parts of one Shapefile or "
+            "GeoParquet, or "
             "tiles named alike but for their numbers.",
             key="footprints.not_one",
         )
@@ -369,7 +394,9 @@ def buildings_file(folder: Path) -> Path | None:
 
 def name_of(folder: Path) -> str:
     """Return the names of a job's files, footprints first."""
-    return ", ".join(path.name for kind in (BUILDINGS, POINTS) for path in sorted((folder / kind).iterdir()))
+    return ", ".join(
+        path.name for kind in (BUILDINGS, POINTS) for path in sorted((folder / kind).iterdir())
+    )
 
 
 def note_progress(folder: Path, step: str, done: int, total: int) -> None:
@@ -387,7 +414,8 @@ def read_note(folder: Path, name: str) -> dict[str, Any] | None:
 
 
 def sweep(root: Path, names: set[str]) -> None:
-    """Remove folders of jobs that are not on the list, and uploads that were cut off, once they are old."""
+    """Remove folders of jobs that are not on the list, and uploads that were cut off, once
+    they are old."""
     old = time.time() - ORPHAN_SECONDS
     for folder in (root / JOBS, root / INCOMING):
         for path in folder.iterdir() if folder.is_dir() else ():

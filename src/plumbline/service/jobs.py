@@ -34,7 +34,15 @@ from plumbline.service.forms import (
     refuse_repeated,
 )
 from plumbline.service.inference import Tensors
-from plumbline.service.job_store import ENDED, MEDIA, MOST_LISTED, JobRow, JobStore, JobSummary, Kind
+from plumbline.service.job_store import (
+    ENDED,
+    MEDIA,
+    MOST_LISTED,
+    JobRow,
+    JobStore,
+    JobSummary,
+    Kind,
+)
 from plumbline.service.models import Models
 from plumbline.service.monitoring import Meters
 from plumbline.service.problems import MEDIA_TYPE, NO_JOB, Problem, refusals, refuse_odd_query
@@ -48,7 +56,8 @@ SECONDS_BETWEEN_LOOKS = 0.1
 
 
 def _holder(request: Request) -> str | None:
-    """Return the fingerprint of the token that `Guard` recognised; None where the service needs none."""
+    """Return the fingerprint of the token that `Guard` recognised; None where the service
+    needs none."""
     holder: str | None = request.state.holder
     return holder
 
@@ -83,9 +92,15 @@ class Job(JobSummary):
     """Kinds of content that `result` gives."""
 
 
-def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimits, meters: Meters) -> APIRouter:
+def job_routes(
+    root: Path, store: JobStore, models: Models, limits: ServiceLimits, meters: Meters
+) -> APIRouter:
     """Return the routes under `/v1`."""
-    router = APIRouter(prefix="/v1", tags=["jobs"], dependencies=[Depends(refuse_odd_query), Depends(refuse_repeated)])
+    router = APIRouter(
+        prefix="/v1",
+        tags=["jobs"],
+        dependencies=[Depends(refuse_odd_query), Depends(refuse_repeated)],
+    )
 
     def add(request: Request, kind: Kind, form: AnyForm, options: dict[str, Any]) -> str:
         """Store the files, add the job to the list, and return its id."""
@@ -94,16 +109,24 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         if count > limits.files:
             raise Problem(
                 413,
-                f"{count} files found; this service takes {limits.files}. Pack them into a zip file.",
+                f"{count} files found; this service takes {limits.files}. Pack them into a zip "
+                "file.",
                 key="request.too_many_files",
             )
         if store.counts()["queued"] >= limits.queue:
             raise _queue_full(meters, limits)
-        _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)  # check only
+        _ = (
+            make_options(form) if isinstance(form, PredictForm) else make_reading(form)
+        )  # check only
         options = form.model_dump(exclude=FILES) | options
         job = job_files.new_id()
         job_files.store_uploads(
-            root, job, points=form.points, buildings=form.buildings, params=form.params, causes=causes
+            root,
+            job,
+            points=form.points,
+            buildings=form.buildings,
+            params=form.params,
+            causes=causes,
         )
         folder = root / job_files.JOBS / job
         try:
@@ -146,7 +169,10 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         status = described.status
         if status != "done":
             raise Problem(
-                409, f"The job is {status}; it has no result.", None if status in ENDED else 5, "job.not_done"
+                409,
+                f"The job is {status}; it has no result.",
+                None if status in ENDED else 5,
+                "job.not_done",
             )
         return described
 
@@ -172,7 +198,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
                     f"adapter: {name[:50]!r} found; the model has {', '.join(adapters) or 'none'}.",
                     key="adapter.missing",
                 )
-        return accept(request, "restore", form, {"bbox": parse_box(form.bbox) if form.bbox else None})
+        return accept(
+            request, "restore", form, {"bbox": parse_box(form.bbox) if form.bbox else None}
+        )
 
     @router.post(
         "/tensors",
@@ -182,10 +210,14 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
     )
     async def tensors(request: Request, form: Annotated[BuildingsForm, AS_FORM]) -> Response:
         job = await run_in_threadpool(add, request, "tensors", form, {})
-        while (row := await run_in_threadpool(store.get, job)) is not None and row.status not in ENDED:
+        while (
+            row := await run_in_threadpool(store.get, job)
+        ) is not None and row.status not in ENDED:
             if await request.is_disconnected():
                 cancelled = await run_in_threadpool(store.cancel, job)
-                if cancelled is not None and cancelled.status in ENDED:  # else its files go when its process has ended
+                if (
+                    cancelled is not None and cancelled.status in ENDED
+                ):  # else its files go when its process has ended
                     await run_in_threadpool(discard, job)
                 return Response()  # nobody reads it
             await asyncio.sleep(SECONDS_BETWEEN_LOOKS)
@@ -198,11 +230,18 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         ).content
         return JSONResponse(problem, problem["status"], media_type=MEDIA_TYPE, background=remove)
 
-    @router.get("/jobs", summary="List the jobs that came with this token, newest first", responses=refusals(422, 503))
+    @router.get(
+        "/jobs",
+        summary="List the jobs that came with this token, newest first",
+        responses=refusals(422, 503),
+    )
     def list_jobs(
         holder: Holder,
         before: Annotated[
-            float | None, Query(description=f"`created` of the last of {MOST_LISTED}, to list what was before it.")
+            float | None,
+            Query(
+                description=f"`created` of the last of {MOST_LISTED}, to list what was before it."
+            ),
         ] = None,
     ) -> list[Job]:
         return [
@@ -215,7 +254,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
     def get_job(job: JobId, holder: Holder) -> Job:
         return find(job, holder)
 
-    @router.delete("/jobs/{job}", summary="Cancel a job, or remove an ended one", responses=refusals(404, 503))
+    @router.delete(
+        "/jobs/{job}", summary="Cancel a job, or remove an ended one", responses=refusals(404, 503)
+    )
     def cancel_job(job: JobId, holder: Holder) -> Job:
         folder = root / job_files.JOBS / job
         row = store.cancel(job, holder)
@@ -233,11 +274,14 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
         response_class=FileResponse,
         responses={
             200: {
-                "description": f"The result. Tables have the columns of `{BUILDING}` (`predict`) or `{RESTORED}` "
+                "description": f"The result. Tables have the columns of `{BUILDING}` (`predict`) "
+                f"or `{RESTORED}` "
                 "(`restore`), in each format.",
                 "content": {
                     **{kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)},
-                    DEFAULTS["predict"]: {"schema": {"oneOf": [geojson_schema(BUILDING), geojson_schema(RESTORED)]}},
+                    DEFAULTS["predict"]: {
+                        "schema": {"oneOf": [geojson_schema(BUILDING), geojson_schema(RESTORED)]}
+                    },
                 },
             },
             **refusals(404, 406, 409, 422, 503),
@@ -246,7 +290,9 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
     def get_result(
         job: JobId,
         holder: Holder,
-        accept: Annotated[list[AcceptLine] | None, Header(max_length=8, include_in_schema=False)] = None,
+        accept: Annotated[
+            list[AcceptLine] | None, Header(max_length=8, include_in_schema=False)
+        ] = None,
         format: Annotated[Suffix | None, Query(description="In place of `Accept`.")] = None,
     ) -> FileResponse:
         done = find_done(job, holder)
@@ -256,10 +302,16 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
             else choose_kind(", ".join(accept or ["*/*"]), done.results, DEFAULTS[done.kind])
         )
         if kind not in done.results:
-            raise Problem(406, f"This job has {', '.join(done.results)}.", key="result.other_format")
+            raise Problem(
+                406, f"This job has {', '.join(done.results)}.", key="result.other_format"
+            )
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
-        vary = {"Vary": "Accept"}  # else a browser takes the table from its cache when it is asked for the report
-        return FileResponse(path, media_type=kind, filename=f"plumbline-{done.kind}.{path.suffix[1:]}", headers=vary)
+        vary = {
+            "Vary": "Accept"
+        }  # else a browser takes the table from its cache when it is asked for the report
+        return FileResponse(
+            path, media_type=kind, filename=f"plumbline-{done.kind}.{path.suffix[1:]}", headers=vary
+        )
 
     @router.get(
         "/jobs/{job}/map",
@@ -282,18 +334,24 @@ def job_routes(root: Path, store: JobStore, models: Models, limits: ServiceLimit
 
 
 def choose_kind(accept: str, kinds: list[str], default: str) -> str | None:
-    """Return the content type that an `Accept` header prefers (RFC 9110, section 12.5.1); None if it accepts none.
+    """Return the content type that an `Accept` header prefers (RFC 9110, section 12.5.1);
+    None if it accepts none.
 
-    The most specific pattern that matches a type sets its `q`. With equal `q`, the first named is returned.
+    The most specific pattern that matches a type sets its `q`. With equal `q`, the first
+    named is returned.
     """
     patterns = []
     for position, part in enumerate(accept.lower().split(",")):
         quality = QUALITY.search(part)
-        patterns.append((part.partition(";")[0].strip(), float(quality[1]) if quality else 1.0, position))
+        patterns.append(
+            (part.partition(";")[0].strip(), float(quality[1]) if quality else 1.0, position)
+        )
 
     def preference(kind: str) -> tuple[float, int, bool]:
         matching = [pattern for pattern in patterns if fnmatch(kind, pattern[0])]
-        _, quality, position = min(matching, key=lambda pattern: pattern[0].count("*"), default=("", 0.0, 0))
+        _, quality, position = min(
+            matching, key=lambda pattern: pattern[0].count("*"), default=("", 0.0, 0)
+        )
         return quality, -position, kind == default
 
     accepted = [kind for kind in kinds if preference(kind)[0] > 0]
@@ -303,7 +361,9 @@ def choose_kind(accept: str, kinds: list[str], default: str) -> str | None:
 def _describe(row: JobRow, folder: Path) -> Job:
     """Return a job of the list with its progress and the kinds of its results."""
     progress = job_files.read_note(folder, job_files.PROGRESS) if row.status == "running" else None
-    available = [kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()]
+    available = [
+        kind for kind, name in MEDIA.items() if (folder / job_files.RESULTS / name).exists()
+    ]
     return Job(
         **row.model_dump(include=set(JobSummary.model_fields)),
         progress=Progress.model_validate(progress) if progress else None,
@@ -314,4 +374,6 @@ def _describe(row: JobRow, folder: Path) -> Job:
 def _queue_full(meters: Meters, limits: ServiceLimits) -> Problem:
     """Return the refusal of a job where too many wait, and count it."""
     meters.refused.labels("jobs").inc()
-    return Problem(429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS, "jobs.queue_full")
+    return Problem(
+        429, f"{limits.queue} jobs wait already. Try again later.", FULL_SECONDS, "jobs.queue_full"
+    )

@@ -64,11 +64,16 @@ class Models:
         self._ended.set()
 
     def refresh(self) -> None:
-        """Switch to the models that the settings name now; keep a model if the new one cannot be opened."""
+        """Switch to the models that the settings name now; keep a model if the new one
+        cannot be opened."""
         try:
             if (package := self._find()) != self.diagnosis.package:
                 self.diagnosis = _open(package)
-                log.info("model %s: %s is served now", self._settings.model, self.diagnosis.manifest.version)
+                log.info(
+                    "model %s: %s is served now",
+                    self._settings.model,
+                    self.diagnosis.manifest.version,
+                )
             if (package := self._find_fields()) != self.restoration.package:
                 self.restoration = _open_fields(package)
                 log.info("fields: %s is served now", self.restoration.manifest.version)
@@ -87,8 +92,13 @@ class Models:
                 "family": family,
                 "version": manifest.version,
                 "metrics": manifest.metrics,
-                "gate": {"verdict": manifest.gate.get("verdict"), "rules": manifest.gate.get("rules", [])},
-                **({"adapters": list(self.restoration.adapters)} if family == "restoration" else {}),
+                "gate": {
+                    "verdict": manifest.gate.get("verdict"),
+                    "rules": manifest.gate.get("rules", []),
+                },
+                **(
+                    {"adapters": list(self.restoration.adapters)} if family == "restoration" else {}
+                ),
             }
             for family, manifest in manifests.items()
         ]
@@ -101,7 +111,9 @@ class Models:
         return resolve_model(self._settings.model, verify_key=self._settings.verify_key).resolve()
 
     def _find_fields(self) -> Path:
-        return resolve_fields(self._settings.restoration_model, verify_key=self._settings.verify_key).resolve()
+        return resolve_fields(
+            self._settings.restoration_model, verify_key=self._settings.verify_key
+        ).resolve()
 
 
 def _open(package: Path) -> ServedModel:

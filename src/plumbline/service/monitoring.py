@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import get_args
 
 from fastapi import APIRouter, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
@@ -52,7 +58,9 @@ class Meters:
             buckets=BUILDING_BUCKETS,
             registry=registry,
         )
-        self.refused = Counter("plumbline_busy", "Requests refused for load.", ["what"], registry=registry)
+        self.refused = Counter(
+            "plumbline_busy", "Requests refused for load.", ["what"], registry=registry
+        )
         self.jobs = Histogram(
             "plumbline_job_seconds",
             "Time from the start of a job to its end.",
@@ -60,7 +68,9 @@ class Meters:
             buckets=JOB_BUCKETS_S,
             registry=registry,
         )
-        for kind, outcome in product(get_args(Kind), ENDED):  # begin at 0: Prometheus sees no increase
+        for kind, outcome in product(
+            get_args(Kind), ENDED
+        ):  # begin at 0: Prometheus sees no increase
             self.jobs.labels(kind, outcome)  # in a series that begins with its first event
         for queue in ("jobs", "infer"):
             self.refused.labels(queue)
@@ -78,8 +88,15 @@ class Meters:
 class LiveFigures(Collector):
     """Figures that are read whenever Prometheus asks: jobs, models, disk, drift of deliveries."""
 
-    def __init__(self, root: Path, store: JobStore, models: Models, score_folder: Path | None) -> None:
-        self._root, self._store, self._models, self._score_folder = root, store, models, score_folder
+    def __init__(
+        self, root: Path, store: JobStore, models: Models, score_folder: Path | None
+    ) -> None:
+        self._root, self._store, self._models, self._score_folder = (
+            root,
+            store,
+            models,
+            score_folder,
+        )
 
     def collect(self) -> Iterator[Metric]:
         """Yield the figures."""
@@ -87,7 +104,9 @@ class LiveFigures(Collector):
         for status, count in self._store.counts().items():
             jobs.add_metric([status], count)
         yield jobs
-        served = GaugeMetricFamily("plumbline_model_info", "Models served.", labels=["name", "family", "version"])
+        served = GaugeMetricFamily(
+            "plumbline_model_info", "Models served.", labels=["name", "family", "version"]
+        )
         for model in self._models.describe():
             served.add_metric([str(model[key]) for key in ("name", "family", "version")], 1)
         yield served
@@ -97,7 +116,9 @@ class LiveFigures(Collector):
             shutil.disk_usage(self._root).free,
         )
         yield GaugeMetricFamily(
-            "plumbline_disk_needed_bytes", "Free space below which jobs are refused.", MIN_FREE_MB * 1e6
+            "plumbline_disk_needed_bytes",
+            "Free space below which jobs are refused.",
+            MIN_FREE_MB * 1e6,
         )
         if self._score_folder is not None:
             yield from _drift_figures(self._score_folder)
@@ -105,11 +126,14 @@ class LiveFigures(Collector):
 
 def _drift_figures(score_folder: Path) -> Iterator[Metric]:
     verdicts = GaugeMetricFamily(
-        "plumbline_drift_verdict", "1 for the verdict of a place's latest delivery.", labels=["place", "verdict"]
+        "plumbline_drift_verdict",
+        "1 for the verdict of a place's latest delivery.",
+        labels=["place", "verdict"],
     )
     distances = GaugeMetricFamily(
         "plumbline_drift_distance",
-        "Kolmogorov-Smirnov distance of a column of the latest delivery from the nearest training city.",
+        "Kolmogorov-Smirnov distance of a column of the latest delivery from the nearest "
+        "training city.",
         labels=["place", "column"],
     )
     novel = GaugeMetricFamily(
@@ -136,7 +160,8 @@ def check_disk(folder: Path, status: int) -> None:
     if free_mb < MIN_FREE_MB:
         raise Problem(
             status,
-            f"The disk of the service has {free_mb:.0f} MB of free space; {MIN_FREE_MB:.0f} MB are needed for a job.",
+            f"The disk of the service has {free_mb:.0f} MB of free space; {MIN_FREE_MB:.0f} MB "
+            "are needed for a job.",
             DISK_SECONDS,
             "disk.little_space",
         )
@@ -158,7 +183,12 @@ def monitoring_routes(
         check_disk(root, 503)
         return {"status": "ok", "model": models.diagnosis.manifest.version}
 
-    @router.get("/metrics", summary="Return figures for Prometheus", response_class=Response, responses=refusals(503))
+    @router.get(
+        "/metrics",
+        summary="Return figures for Prometheus",
+        response_class=Response,
+        responses=refusals(503),
+    )
     def metrics() -> Response:
         return Response(meters.text(live), media_type=CONTENT_TYPE_LATEST)
 

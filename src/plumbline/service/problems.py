@@ -1,4 +1,5 @@
-"""Answer errors as problem details (RFC 9457), without paths, names of other files, or tracebacks."""
+"""Answer errors as problem details (RFC 9457), without paths, names of other files, or
+tracebacks."""
 
 from __future__ import annotations
 
@@ -51,15 +52,23 @@ class Details(BaseModel):
     title: str
     status: int
     detail: str
-    error: str = Field(description="The detail again, where clients of the Open Inference Protocol look for it.")
-    key: str | None = Field(None, description="The check that failed, as `csv.not_a_number`; it outlives wordings.")
-    request_id: str | None = Field(None, description="As in `X-Request-Id`, and in the service's log.")
+    error: str = Field(
+        description="The detail again, where clients of the Open Inference Protocol look for it."
+    )
+    key: str | None = Field(
+        None, description="The check that failed, as `csv.not_a_number`; it outlives wordings."
+    )
+    request_id: str | None = Field(
+        None, description="As in `X-Request-Id`, and in the service's log."
+    )
 
 
 class Problem(HTTPException):
     """An error with its HTTP status; the detail is written for the user."""
 
-    def __init__(self, status: int, detail: str, retry_after: int | None = None, key: str = "") -> None:
+    def __init__(
+        self, status: int, detail: str, retry_after: int | None = None, key: str = ""
+    ) -> None:
         headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
         if status == 401:
             headers["WWW-Authenticate"] = "Bearer"
@@ -95,14 +104,23 @@ def problem_of(error: BaseException) -> Problem:
         if any(tuple(fault["loc"]) == ("path", "job") for fault in error.errors()):
             return Problem(404, NO_JOB, key="job.unknown")
         return Problem(422, in_words(error.errors()), key="request.invalid")
-    if refused_by_disk(error.__cause__ or error) is not None:  # FastAPI takes whatever stops a body for a bad request
-        return Problem(507, "The disk of the service is full. Nothing was kept of this request.", 60, "disk.full")
+    if (
+        refused_by_disk(error.__cause__ or error) is not None
+    ):  # FastAPI takes whatever stops a body for a bad request
+        return Problem(
+            507,
+            "The disk of the service is full. Nothing was kept of this request.",
+            60,
+            "disk.full",
+        )
     if isinstance(error, HTTPException):
         problem = Problem(error.status_code, error.detail)
         problem.headers = error.headers
         return problem
     if isinstance(error, sqlite3.OperationalError):
-        return Problem(503, "The list of jobs does not answer. Try again.", BUSY_SECONDS, "jobs.locked")
+        return Problem(
+            503, "The list of jobs does not answer. Try again.", BUSY_SECONDS, "jobs.locked"
+        )
     name = request_id.get() or secrets.token_hex(4)
     log.error("error %s: %s", name, type(error).__name__, exc_info=error)
     return Problem(500, f"Error {name}; the service's log shows more.", key="service.error")
@@ -111,11 +129,14 @@ def problem_of(error: BaseException) -> Problem:
 def in_words(errors: Sequence[Mapping[str, Any]]) -> str:
     """Return what pydantic found wrong, at most three findings."""
     faults = [(".".join(map(str, error["loc"])), error["msg"]) for error in errors[:3]]
-    return "; ".join(f"`{where}`: {NO_FILE if 'Expected UploadFile' in text else text}" for where, text in faults)
+    return "; ".join(
+        f"`{where}`: {NO_FILE if 'Expected UploadFile' in text else text}" for where, text in faults
+    )
 
 
 def for_requests(text: str, folder: Path | None = None) -> str:
-    """Return a command's message with file names in place of paths, and form fields in place of options.
+    """Return a command's message with file names in place of paths, and form fields in
+    place of options.
 
     Args:
         text: message. folder: of the job, whose path is left out first.
@@ -137,12 +158,15 @@ def refuse_odd_query(request: Request) -> None:
         if name not in names:
             raise Problem(
                 422,
-                f"Unknown parameter {name[:50]!r} in the address; known: {', '.join(names) or 'none'}.",
+                f"Unknown parameter {name[:50]!r} in the address; known: "
+                f"{', '.join(names) or 'none'}.",
                 key="request.unknown_parameter",
             )
         if len(request.query_params.getlist(name)) > 1:
             raise Problem(
-                422, f"The parameter {name!r} is in the address twice. Give it once.", key="request.repeated_parameter"
+                422,
+                f"The parameter {name!r} is in the address twice. Give it once.",
+                key="request.repeated_parameter",
             )
 
 
@@ -152,7 +176,14 @@ def add_handlers(app: FastAPI) -> None:
     async def respond(request: Request, error: Exception) -> JSONResponse:
         return problem_of(error).response()
 
-    for kind in (HTTPException, RequestValidationError, InputError, sqlite3.OperationalError, OSError, Exception):
+    for kind in (
+        HTTPException,
+        RequestValidationError,
+        InputError,
+        sqlite3.OperationalError,
+        OSError,
+        Exception,
+    ):
         app.add_exception_handler(kind, respond)
 
 

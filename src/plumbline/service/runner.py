@@ -62,8 +62,14 @@ class PoolJob:
         """
         flow, deployment = map(urllib.parse.quote, DEPLOYMENT)
         deployment_id = _call("GET", f"deployments/name/{flow}/{deployment}")["id"]
-        flow_run = {"parameters": {"folder": str(folder)}, "name": folder.name, "idempotency_key": folder.name}
-        return cls(str(_call("POST", f"deployments/{deployment_id}/create_flow_run", flow_run)["id"]))
+        flow_run = {
+            "parameters": {"folder": str(folder)},
+            "name": folder.name,
+            "idempotency_key": folder.name,
+        }
+        return cls(
+            str(_call("POST", f"deployments/{deployment_id}/create_flow_run", flow_run)["id"])
+        )
 
     def poll(self) -> int | None:
         """Return 0 if the job is done, 1 if it failed, None while it runs."""
@@ -83,7 +89,9 @@ def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict
     """Return the JSON that Prefect's server answers."""
     address = f"{os.environ[ADDRESS].rstrip('/')}/{path}"
     if not address.startswith(("http://", "https://")):
-        raise PoolUnreachable(f"{ADDRESS}: an address that begins with http is needed.", key="prefect.wrong_address")
+        raise PoolUnreachable(
+            f"{ADDRESS}: an address that begins with http is needed.", key="prefect.wrong_address"
+        )
     headers = {"Content-Type": "application/json"}
     if key := os.environ.get(KEY):
         headers["Authorization"] = f"Bearer {key}"
@@ -96,7 +104,8 @@ def _call(method: str, path: str, content: dict[str, Any] | None = None) -> dict
             answer: dict[str, Any] = json.load(response)
     except (OSError, ValueError) as error:
         raise PoolUnreachable(
-            f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).", key="prefect.no_answer"
+            f"{ADDRESS}: Prefect's server does not answer ({type(error).__name__}).",
+            key="prefect.no_answer",
         ) from error
     return answer
 
@@ -152,7 +161,8 @@ class _RunningJob:
 
 
 class Runner(threading.Thread):
-    """A thread that runs jobs as long as the service lives; their processes end with the service."""
+    """A thread that runs jobs as long as the service lives; their processes end with the
+    service."""
 
     def __init__(
         self,
@@ -232,7 +242,12 @@ class Runner(threading.Thread):
             self._finish(job, "failed", problem_of(error).content)
             return
         self._running[job.id] = _RunningJob(job, work)
-        log.info("job %s: %s begins", job.id, job.kind, extra={"fields": {"job": job.id, "kind": job.kind}})
+        log.info(
+            "job %s: %s begins",
+            job.id,
+            job.kind,
+            extra={"fields": {"job": job.id, "kind": job.kind}},
+        )
 
     def _watch(self, running: _RunningJob) -> None:
         job, work = running.job, running.work
@@ -252,7 +267,9 @@ class Runner(threading.Thread):
             self._finish(job, "cancelled")
         else:
             problem = excess or Problem(500, work.failure, key="job.broken_off")
-            self._finish(job, "failed", job_files.read_note(folder, job_files.PROBLEM) or problem.content)
+            self._finish(
+                job, "failed", job_files.read_note(folder, job_files.PROBLEM) or problem.content
+            )
         del self._running[job.id]
 
     def _excess(self, running: _RunningJob) -> Problem | None:
@@ -267,7 +284,8 @@ class Runner(threading.Thread):
         if running.work.memory_mb() > limits.job_memory_mb:
             return Problem(
                 422,
-                f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller area.",
+                f"The job needed more than {limits.job_memory_mb} MB of memory. Give a smaller "
+                "area.",
                 key="job.out_of_memory",
             )
         return None

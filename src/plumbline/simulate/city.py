@@ -19,7 +19,12 @@ from plumbline.params import City, Simulate
 from plumbline.simulate.radar.acquisition import BANDS, draw_acquisitions, range_and_azimuth
 from plumbline.simulate.radar.egms_writer import EgmsPoints, egms_rows
 from plumbline.simulate.radar.noise import draw_memory
-from plumbline.simulate.radar.scatterers import STRUCTURE, SimulatedScatterers, draw_scatterers, position_errors
+from plumbline.simulate.radar.scatterers import (
+    STRUCTURE,
+    SimulatedScatterers,
+    draw_scatterers,
+    position_errors,
+)
 from plumbline.simulate.radar.series import (
     ASTRAY_MM_YEAR,
     ASTRAY_OF_TOWN_MM_YEAR,
@@ -32,7 +37,13 @@ from plumbline.simulate.radar.series import (
 )
 from plumbline.simulate.random_numbers import Entropy, city_entropy, general_generator, generators
 from plumbline.simulate.site import PART_BUILDINGS, PART_DISTRICTS, Site, part_count, place
-from plumbline.simulate.structure.labels import PointEvidence, difficulty, gather_evidence, no_evidence, point_precision
+from plumbline.simulate.structure.labels import (
+    PointEvidence,
+    difficulty,
+    gather_evidence,
+    no_evidence,
+    point_precision,
+)
 from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan, draw_town
 from plumbline.simulate.structure.motion import (
     Motion,
@@ -47,7 +58,8 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.formats.egms import CRS
 
 FOOTPRINTS_BEGIN = (
-    '{\n"type": "FeatureCollection",\n"name": "footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'
+    '{\n"type": "FeatureCollection",\n"name": '
+    '"footprints",\n"xy_coordinate_resolution": 1e-09,\n"features": [\n'
 )
 FOOTPRINTS_END = "\n]\n}\n"
 BETWEEN_FEATURES = ",\n"
@@ -60,7 +72,8 @@ def footprint_features(
     height: NDArray[np.float64] | None,
     further: Sequence[Mapping[str, str | float]] | None = None,
 ) -> str:
-    """Return GeoJSON features, one a line, in longitude and latitude to about a tenth of a millimetre (RFC 7946).
+    """Return GeoJSON features, one a line, in longitude and latitude to about a tenth of a
+    millimetre (RFC 7946).
 
     Args:
         identifiers: (B,) building ids.
@@ -69,7 +82,9 @@ def footprint_features(
         further: (B,) more properties of each.
     """
     to_degrees = transformer(CRS, GLOBE)
-    degrees = shapely.transform(polygon, lambda at: np.round(np.stack(to_degrees.transform(*at.T), axis=1), 9))
+    degrees = shapely.transform(
+        polygon, lambda at: np.round(np.stack(to_degrees.transform(*at.T), axis=1), 9)
+    )
     # The outer ring counter-clockwise, as the RFC has it.
     shapes = shapely.to_geojson(shapely.orient_polygons(degrees, exterior_cw=False))
     lines = []
@@ -78,11 +93,15 @@ def footprint_features(
         if height is not None:
             properties["height_m"] = None if np.isnan(height[row]) else float(height[row])
         properties |= further[row] if further is not None else {}
-        lines.append(f'{{"type": "Feature", "properties": {json.dumps(properties)}, "geometry": {shape}}}')
+        lines.append(
+            f'{{"type": "Feature", "properties": {json.dumps(properties)}, "geometry": {shape}}}'
+        )
     return BETWEEN_FEATURES.join(lines)
 
 
-def label_rows(identifiers: list[str], labels: SimulatedLabels, scenarios: list[str], levels: NDArray[np.intp]) -> str:
+def label_rows(
+    identifiers: list[str], labels: SimulatedLabels, scenarios: list[str], levels: NDArray[np.intp]
+) -> str:
     """Return rows of labels: severity, quadrants, mechanism, scenario and difficulty.
 
     Quadrant, the accepted ones (`NE|NW`) and the mechanism are empty below category 1.
@@ -91,9 +110,16 @@ def label_rows(identifiers: list[str], labels: SimulatedLabels, scenarios: list[
     damaged, accepted = category(severity) > 0, labels.strains.accepted
     rows = []
     for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
-        quadrants = f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}" if damaged[i] else ","
+        quadrants = (
+            f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}"
+            if damaged[i]
+            else ","
+        )
         mechanism = MECHANISMS[labels.mechanism[i]] if damaged[i] else ""
-        rows.append(f"{identifier},{severity[i]:.5f},{quadrants},{mechanism},{scenario},{DIFFICULTIES[levels[i]]}\n")
+        rows.append(
+            f"{identifier},{severity[i]:.5f},{quadrants},{mechanism},{scenario},"
+            f"{DIFFICULTIES[levels[i]]}\n"
+        )
     return "".join(rows)
 
 
@@ -103,7 +129,8 @@ TOWN = "town"
 
 
 def radius_jobs(name: str, city: City) -> Iterator[tuple[Entropy, int, int]]:
-    """Return the arguments of `part_radius` for each part; the radii are needed before the first part is placed."""
+    """Return the arguments of `part_radius` for each part; the radii are needed before the
+    first part is placed."""
     for number in range(part_count(city.buildings)):
         yield city_entropy(name, city), city.buildings, number
 
@@ -150,8 +177,13 @@ def tunnel_features(site: Site) -> str:
         along = site.town.extent * np.array([np.cos(tunnel.direction), np.sin(tunnel.direction)])
         axis = shapely.LineString([tunnel.point - along, tunnel.point + along]).intersection(city)
         degrees = transformer(CRS, GLOBE).transform(*(shapely.get_coordinates(axis) + site.place).T)
-        line = {"type": "LineString", "coordinates": np.round(np.stack(degrees, axis=1), 9).tolist()}
-        features.append({"type": "Feature", "properties": {"name": f"tunnel {number}"}, "geometry": line})
+        line = {
+            "type": "LineString",
+            "coordinates": np.round(np.stack(degrees, axis=1), 9).tolist(),
+        }
+        features.append(
+            {"type": "Feature", "properties": {"name": f"tunnel {number}"}, "geometry": line}
+        )
     return json.dumps({"type": "FeatureCollection", "features": features}, indent=1) + "\n"
 
 
@@ -165,16 +197,24 @@ def _file_names(site: Site, labels: str) -> list[str]:
 
 
 def join_parts(folder: Path, site: Site, labels: str, finished: Iterable[int]) -> int:
-    """Write the files of a city from those of its parts, which are removed; return the number of its points.
+    """Write the files of a city from those of its parts, which are removed; return the
+    number of its points.
 
     Args:
         folder: of the city. labels: name of the file of labels.
         finished: points of each part, in order; each is there when its part is written.
     """
-    begin = [site.product(0).header, site.product(1).header, FOOTPRINTS_BEGIN.encode(), LABELS_HEADER.encode()]
+    begin = [
+        site.product(0).header,
+        site.product(1).header,
+        FOOTPRINTS_BEGIN.encode(),
+        LABELS_HEADER.encode(),
+    ]
     total = 0
     with ExitStack() as stack:
-        streams = [stack.enter_context((folder / name).open("wb")) for name in _file_names(site, labels)]
+        streams = [
+            stack.enter_context((folder / name).open("wb")) for name in _file_names(site, labels)
+        ]
         for stream, text in zip(streams, begin, strict=True):
             stream.write(text)
         for number, points in enumerate(finished):
@@ -199,7 +239,8 @@ MARGIN_M = 1000.0
 
 
 def write_part(site: Site, number: int, files: list[Path]) -> int:
-    """Simulate part `number` and write its files: of both tracks, of the footprints and of the labels.
+    """Simulate part `number` and write its files: of both tracks, of the footprints and of
+    the labels.
 
     The files hold lines of the city's files, without a header.
 
@@ -219,8 +260,12 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
     axes = np.stack([range_and_azimuth(acquisition.heading_deg) for acquisition in site.tracks])
     points = draw_scatterers(points_rng, layout, band, axes[:, 0])
     axes = axes[points.track]
-    rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[points.track]
-    error = position_errors(points_rng, building=points.building, track=points.track, axes=axes, rise=rise, band=band)
+    rise = np.tan(np.radians([acquisition.incidence_deg for acquisition in site.tracks]))[
+        points.track
+    ]
+    error = position_errors(
+        points_rng, building=points.building, track=points.track, axes=axes, rise=rise, band=band
+    )
     evidence = no_evidence(len(layout.height))
     for track, rng in enumerate(track_rngs):
         rows_of_track = np.flatnonzero(points.track == track)
@@ -238,11 +283,25 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
         delivered = replace(delivered, number=np.sort(delivered.number))
         memory = draw_memory(rng, len(layout.height))
         evidence = evidence.plus(
-            _gather_evidence(site, track, visible, error=error[rows_of_track[order]], los=delivered.los, memory=memory)
+            _gather_evidence(
+                site,
+                track,
+                visible,
+                error=error[rows_of_track[order]],
+                los=delivered.los,
+                memory=memory,
+            )
         )
         with files[track].open("wb") as stream:
             for rows, series in _draw_series(
-                rng, site, track, layout=layout, motion=motion, points=visible, los=delivered.los, memory=memory
+                rng,
+                site,
+                track,
+                layout=layout,
+                motion=motion,
+                points=visible,
+                los=delivered.los,
+                memory=memory,
             ):
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
@@ -266,7 +325,8 @@ def _deliver_points(
     points: SimulatedScatterers,
     error: Array,
 ) -> EgmsPoints:
-    """Return the points as a product delivers them, with position errors `error` (N, 3): east, north, up."""
+    """Return the points as a product delivers them, with position errors `error` (N, 3):
+    east, north, up."""
     acquisition, band = site.tracks[track], BANDS[site.band]
     east_north = points.east_north + error[:, :2]
     in_range, in_azimuth = range_and_azimuth(acquisition.heading_deg) @ east_north.T
@@ -275,14 +335,18 @@ def _deliver_points(
     steps = np.cumsum(rng.integers(1, 30, len(east_north)))
     return EgmsPoints(
         # Two tracks share no identifier, nor do two parts.
-        number=steps + number * NUMBERS_A_PART + (acquisition.track * 1000 + acquisition.burst) * 62**6,
+        number=steps
+        + number * NUMBERS_A_PART
+        + (acquisition.track * 1000 + acquisition.burst) * 62**6,
         position=east_north + np.array(site.place),
         height=layout.ground[points.building] + points.height + error[:, 2],
         los=acquisition.los(east_north),
         incidence=acquisition.incidence(east_north),
         track_angle=np.full(len(east_north), acquisition.track_angle),
         line=np.floor((in_azimuth + offset_m) / azimuth_m),
-        pixel=np.floor((in_range + offset_m) * np.sin(np.deg2rad(acquisition.incidence_deg)) / slant_m),
+        pixel=np.floor(
+            (in_range + offset_m) * np.sin(np.deg2rad(acquisition.incidence_deg)) / slant_m
+        ),
     )
 
 
@@ -299,7 +363,9 @@ def _draw_series(
 ) -> Iterator[tuple[NDArray[np.intp], Array]]:
     """Yield histories of the points (rows, displacement in mm), `ROWS` at a time."""
     acquisition, reference, band = site.tracks[track], site.references[track], BANDS[site.band]
-    course = courses(motion, np.arange(len(layout.height)), acquisition.days, site.start_day, site.length_days)
+    course = courses(
+        motion, np.arange(len(layout.height)), acquisition.days, site.start_day, site.length_days
+    )
     common = common_noise(rng, len(layout.height), acquisition, reference)
     for start in range(0, len(los), ROWS):
         rows = np.arange(start, min(start + ROWS, len(los)))
@@ -312,7 +378,13 @@ def _draw_series(
             astray_mm_year=ASTRAY_OF_TOWN_MM_YEAR if site.movement == TOWN else ASTRAY_MM_YEAR,
         )
         displacement += measurement_noise(
-            rng, part, memory=memory, common=common, acquisition=acquisition, band=band, reference=reference
+            rng,
+            part,
+            memory=memory,
+            common=common,
+            acquisition=acquisition,
+            band=band,
+            reference=reference,
         )
         yield rows, displacement
 
@@ -320,9 +392,12 @@ def _draw_series(
 def _gather_evidence(
     site: Site, track: int, points: SimulatedScatterers, *, error: Array, los: Array, memory: Array
 ) -> PointEvidence:
-    """Gather the evidence of a track's points for each building, with noise of memory `memory` (B,)."""
+    """Gather the evidence of a track's points for each building, with noise of memory
+    `memory` (B,)."""
     is_on_building = points.kind == STRUCTURE
     building, epochs = points.building[is_on_building], int(site.tracks[track].kept.sum())
     variance = site.references[track].own.line_variance(memory, epochs)
-    precision = point_precision(points.noise[is_on_building], los[is_on_building, 2], variance[building])
+    precision = point_precision(
+        points.noise[is_on_building], los[is_on_building, 2], variance[building]
+    )
     return gather_evidence(building, precision, error[is_on_building, :2], len(memory))

@@ -1,4 +1,5 @@
-"""Seed the random generators of a city and of its parts, and draw what several parts of the simulation share."""
+"""Seed the random generators of a city and of its parts, and draw what several parts of the
+simulation share."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ def city_entropy(name: str, city: City) -> Entropy:
 
 
 def generators(entropy: tuple[int, ...], number: int) -> list[np.random.Generator]:
-    """Return the generators of a part: for its plan, layout, motion, points, and one for each track."""
+    """Return the generators of a part: for its plan, layout, motion, points, and one for
+    each track."""
     seeds = np.random.SeedSequence(entropy, spawn_key=(1, number)).spawn(6)
     return [np.random.default_rng(seed) for seed in seeds]
 
@@ -26,6 +28,8 @@ def general_generator(entropy: tuple[int, ...]) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(0,)))
 
 
-def log_uniform(rng: np.random.Generator, low: float, high: float, count: int) -> NDArray[np.float64]:
+def log_uniform(
+    rng: np.random.Generator, low: float, high: float, count: int
+) -> NDArray[np.float64]:
     """Draw (count,) log-uniform numbers from `low` to `high`."""
     return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), count)), float)

@@ -63,7 +63,10 @@ class Site:
         dates = np.asarray(self.start + acquisition.days.astype(int))
         first, last = dates[[0, -1]].astype("datetime64[Y]").astype(str)
         velocity = float(acquisition.los(np.zeros((1, 2)))[0] @ np.array(self.velocity))
-        name = f"EGMS_L2b_{acquisition.track:03d}_{acquisition.burst:04d}_IW{acquisition.swath}_VV_{first}_{last}_1.csv"
+        name = (
+            f"EGMS_L2b_{acquisition.track:03d}_{acquisition.burst:04d}_IW"
+            f"{acquisition.swath}_VV_{first}_{last}_1.csv"
+        )
         return EgmsProduct(name, dates, BANDS[self.band].wavelength_mm, velocity)
 
 
@@ -105,7 +108,8 @@ def slot_of_name(name: str) -> int:
 
 
 def place(slot: int) -> tuple[float, float]:
-    """Return easting and northing of a city's centre, m; cities of one slot (names may share it) share it."""
+    """Return easting and northing of a city's centre, m; cities of one slot (names may
+    share it) share it."""
     ring, number = divmod(slot, len(PLACES))
     easting, northing = PLACES[number]
     return easting + ring * PLACES_APART_M, northing

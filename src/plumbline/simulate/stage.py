@@ -1,4 +1,5 @@
-"""Run the stage `simulate`: write labelled cities in the file formats of real products, on any number of processes."""
+"""Run the stage `simulate`: write labelled cities in the file formats of real products, on
+any number of processes."""
 
 from __future__ import annotations
 
@@ -64,18 +65,21 @@ class _CityJob(NamedTuple):
 def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     """Write `out/cities/NAME/` for each city and `out/showcase/`; replace `out` as a whole.
 
-    Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and the labels: `labels.csv`, in
-    the showcase `truth.csv`, which no stage before the comparison at the end reads. The showcase also has
-    `tunnels.geojson`, a file of causes. The same parameters give the same
-    bytes, whatever the number of workers. A city depends on its own parameters, its name and its number in the list
-    only. Borrowed cities (`plumbline.simulate.borrowed.city`), also those from deliveries (`LENT`), are
-    among the others, with the products that they have. They depend on their parameters, files and names alone.
+    Every folder holds an ascending and a descending EGMS L2b CSV, `footprints.geojson` and
+    the labels: `labels.csv`, in the showcase `truth.csv`, which no stage before the
+    comparison at the end reads. The showcase also has `tunnels.geojson`, a file of causes.
+    The same parameters give the same bytes, whatever the number of workers. A city depends
+    on its own parameters, its name and its number in the list only. Borrowed cities
+    (`plumbline.simulate.borrowed.city`), also those from deliveries (`LENT`), are among the
+    others, with the products that they have. They depend on their parameters, files and
+    names alone.
 
     Args:
         params: section `simulate`.
         out: folder to write.
-        workers: processes; as many as there are cores, unless given or the cities are small. More than one import the
-            calling program's main module, which must not start work by that (`if __name__ == "__main__"`).
+        workers: processes; as many as there are cores, unless given or the cities are
+            small. More than one import the calling program's main module, which must not
+            start work by that (`if __name__ == "__main__"`).
 
     Raises:
         InputError: the files or the name of a borrowed city are refused.
@@ -83,21 +87,37 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
     """
     with atomic_folder(out) as folder:
         jobs = [_CityJob(folder / SHOWCASE, SHOWCASE, params.showcase, TRUTH)]
-        jobs += [_CityJob(folder / CITIES / name, name, city, LABELS) for name, city in params.cities.items()]
+        jobs += [
+            _CityJob(folder / CITIES / name, name, city, LABELS)
+            for name, city in params.cities.items()
+        ]
         lent = {path.stem: _read_lent(path) for path in sorted(LENT.glob("*.yaml"))}
         if twice := lent.keys() & (params.cities.keys() | params.borrowed.keys()):
             raise InputError(
-                f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename either.",
+                f"{LENT / min(twice)}.yaml: section `simulate` has a city of that name. Rename "
+                "either.",
                 key="cities.repeated_name",
             )
-        if borrowed := params.borrowed | lent:  # first, since their files may be refused, and nothing else may
-            # Readers of all formats take a second to load, in each process, and invented cities need none.
+        if (
+            borrowed := params.borrowed | lent
+        ):  # first, since their files may be refused, and nothing else may
+            # Readers of all formats take a second to load, in each process, and invented
+            # cities need none.
             from plumbline.simulate.borrowed.city import write_borrowed
 
             for name, about in borrowed.items():
                 slot = slot_of_name(name)
-                write_borrowed(folder / CITIES, name, about, slot, damaged=params.damaged, mechanisms=params.mechanisms)
-        with _workers(workers or _count_workers(sum(part_count(job.city.buildings) for job in jobs))) as map_jobs:
+                write_borrowed(
+                    folder / CITIES,
+                    name,
+                    about,
+                    slot,
+                    damaged=params.damaged,
+                    mechanisms=params.mechanisms,
+                )
+        with _workers(
+            workers or _count_workers(sum(part_count(job.city.buildings) for job in jobs))
+        ) as map_jobs:
             _write_cities(jobs, _draw_sites(jobs, params, map_jobs), map_jobs)
 
 
@@ -143,5 +163,11 @@ def _write_cities(jobs: list[_CityJob], sites: list[Site], map_jobs: MapJobs) ->
             (job.folder / TUNNELS).write_text(tunnel_features(site), encoding="utf-8")
         log.info(
             "%s: %d buildings, %d points in %d and %d epochs, %.0f s",
-            *(job.name, job.city.buildings, total, *(len(t.days) for t in site.tracks), time.monotonic() - began),
+            *(
+                job.name,
+                job.city.buildings,
+                total,
+                *(len(t.days) for t in site.tracks),
+                time.monotonic() - began,
+            ),
         )

@@ -38,7 +38,8 @@ several."""
 MIN_LEAD = 0.25
 """Smallest part of the gain by which the best move is better than any different answer."""
 MIN_UP = 0.05
-"""Up part of a line of sight below which no satellite looks: the points are of a component, east or north."""
+"""Up part of a line of sight below which no satellite looks: the points are of a component,
+east or north."""
 
 
 class Alignment(NamedTuple):
@@ -63,7 +64,9 @@ class Alignment(NamedTuple):
         is_shifted = np.hypot(self.east_m, self.north_m) >= MIN_SHIFT_M
         gain, lead = self.inside_moved - self.inside, self.inside_moved - self.inside_else
         is_unique = lead >= max(MIN_GAIN, MIN_LEAD * gain)
-        return bool(is_shifted and is_unique and gain >= MIN_GAIN and self.errors >= MIN_GAIN_ERRORS)
+        return bool(
+            is_shifted and is_unique and gain >= MIN_GAIN and self.errors >= MIN_GAIN_ERRORS
+        )
 
     @property
     def is_farthest(self) -> bool:
@@ -98,9 +101,13 @@ def alignment(tracks: Sequence[Track], footprints: NDArray[np.object_]) -> Align
     best = _select_best(fine_moves, index.shares(samples, fine_moves))
     apart = np.hypot(*(moves - best).T) >= MIN_SEPARATION_M
     other_moves = _select_best(moves[apart], shares[apart]) + fine_steps
-    inside_else = index.shares(samples, other_moves[np.hypot(*(other_moves - best).T) >= MIN_SEPARATION_M]).max()
+    inside_else = index.shares(
+        samples, other_moves[np.hypot(*(other_moves - best).T) >= MIN_SEPARATION_M]
+    ).max()
     inside, inside_moved, errors = index.gain(samples, best)
-    return Alignment(float(best[0]), float(best[1]), inside, inside_moved, float(inside_else), errors)
+    return Alignment(
+        float(best[0]), float(best[1]), inside, inside_moved, float(inside_else), errors
+    )
 
 
 def warn_of_offset(
@@ -113,9 +120,11 @@ def warn_of_offset(
     """Warn if the points are shifted against the footprints, with the correcting shift.
 
     Args:
-        tracks: points. buildings: the buildings table, in their CRS. points: the files, for the message.
+        tracks: points. buildings: the buildings table, in their CRS. points: the files, for
+            the message.
         products: what is stated of them already (`ingest.products`).
-        borrowed: name of their city, where the points are copies of a user's own, whose moves are stated elsewhere.
+        borrowed: name of their city, where the points are copies of a user's own, whose
+            moves are stated elsewhere.
     """
     shift = alignment(tracks, buildings.geometry.to_numpy())
     if shift is None or not shift.is_beside:
@@ -133,18 +142,30 @@ def warn_of_offset(
     )
 
 
-def _advise_correction(shift: Alignment, products: Mapping[str, Product], borrowed: str | None) -> str:
-    """Return the setting that corrects the shift; it adds to a stated `moved_m`, which has already moved the points."""
+def _advise_correction(
+    shift: Alignment, products: Mapping[str, Product], borrowed: str | None
+) -> str:
+    """Return the setting that corrects the shift; it adds to a stated `moved_m`, which has
+    already moved the points."""
     move = f"[{round(shift.east_m)}, {round(shift.north_m)}]"
     if borrowed is not None:
         section = f"simulate.borrowed.{borrowed.partition('--')[0]}.products"
-        return f"state it in {section} as moved_m: {move}, or add it to the value there, and simulate again"
+        return (
+            f"state it in {section} as moved_m: {move}, or add it to the value there, and "
+            "simulate again"
+        )
     if shift.is_farthest:
-        return "check datum and CRS of both, or measure how far it is and state it as moved_m in ingest.products"
+        return (
+            "check datum and CRS of both, or measure how far it is and state it as moved_m in "
+            "ingest.products"
+        )
     if any(about.moved_m for about in products.values()):
         return f"add {move} to moved_m of these files in ingest.products"
     if products:
-        return f"state moved_m: {move} in every pattern of ingest.products that one of these files takes"
+        return (
+            f"state moved_m: {move} in every pattern of ingest.products that one of these "
+            "files takes"
+        )
     line = f'ingest: {{products: {{"*": {{moved_m: {move}}}}}}}'
     return f"state in a file that --params names (params.yaml, in the pipeline): {line}"
 
@@ -174,10 +195,15 @@ class _FootprintIndex:
 
     def sample(self, tracks: Sequence[Track]) -> _Sample | None:
         """Sample points around buildings drawn at random; None if they are too few."""
-        place = np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks])
+        place = np.concatenate(
+            [np.column_stack([track.easting, track.northing]) for track in tracks]
+        )
         by_east = np.argsort(place[:, 0])
         easting = place[by_east, 0]
-        first, end = np.searchsorted(easting, self._bounds[:, 0]), np.searchsorted(easting, self._bounds[:, 2], "right")
+        first, end = (
+            np.searchsorted(easting, self._bounds[:, 0]),
+            np.searchsorted(easting, self._bounds[:, 2], "right"),
+        )
         footprint_of_row: dict[int, int] = {}
         for start in range(0, len(self._order), BATCH_FOOTPRINTS):
             for number in self._order[start : start + BATCH_FOOTPRINTS].tolist():
@@ -192,28 +218,41 @@ class _FootprintIndex:
             return None
         place = place[list(footprint_of_row)]
         farthest = MAX_TRIED_M + COARSE_M + FINE_M
-        point, footprint = self._tree.query(shapely.box(*(place - farthest).T, *(place + farthest).T))
+        point, footprint = self._tree.query(
+            shapely.box(*(place - farthest).T, *(place + farthest).T)
+        )
         return _Sample(place, np.array(list(footprint_of_row.values()), np.intp), point, footprint)
 
     def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the share (M,) of points on footprints after each shift (M, 2), each sample with equal weight."""
+        """Return the share (M,) of points on footprints after each shift (M, 2), each
+        sample with equal weight."""
         shares = [[self._is_on(sample, move).mean() for move in moves] for sample in samples]
         return np.asarray(np.mean(shares, axis=0), float)
 
-    def gain(self, samples: Sequence[_Sample], move: NDArray[np.float64]) -> tuple[float, float, float]:
-        """Return the share of points on footprints before and after, and the difference over its standard error."""
+    def gain(
+        self, samples: Sequence[_Sample], move: NDArray[np.float64]
+    ) -> tuple[float, float, float]:
+        """Return the share of points on footprints before and after, and the difference
+        over its standard error."""
         before, after, variance = 0.0, 0.0, 0.0
         for sample in samples:
             on_before, on_after = self._is_on(sample, np.zeros(2)), self._is_on(sample, move)
-            before, after = before + on_before.mean() / len(samples), after + on_after.mean() / len(samples)
+            before, after = (
+                before + on_before.mean() / len(samples),
+                after + on_after.mean() / len(samples),
+            )
             gained = on_after.astype(float) - on_before
-            # Errors of one building's points are correlated: its gains are summed before they are squared.
+            # Errors of one building's points are correlated: its gains are summed before they
+            # are squared.
             gain_of_building = np.bincount(sample.building, gained - gained.mean())
             variance += float((gain_of_building**2).sum()) / (len(on_before) * len(samples)) ** 2
         return float(before), float(after), float((after - before) / max(np.sqrt(variance), 1e-12))
 
     def _is_on(self, sample: _Sample, move: NDArray[Any]) -> NDArray[np.bool_]:
-        at, (west, south, east, north) = (sample.place + move)[sample.point].T, self._box[sample.footprint].T
+        at, (west, south, east, north) = (
+            (sample.place + move)[sample.point].T,
+            self._box[sample.footprint].T,
+        )
         in_box = (at[0] >= west) & (at[0] <= east) & (at[1] >= south) & (at[1] <= north)
         hit = shapely.intersects_xy(self._footprints[sample.footprint[in_box]], *at[:, in_box])
         return np.bincount(sample.point[in_box], hit, minlength=len(sample.place)) > 0
@@ -226,7 +265,8 @@ def _viewing_side(track: Track) -> int:
 
 
 def _select_best(moves: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the shift with the largest share of points on footprints; the smallest of equal ones."""
+    """Return the shift with the largest share of points on footprints; the smallest of equal
+    ones."""
     return np.asarray(moves[np.lexsort((np.hypot(*moves.T), -np.round(shares, 12)))[0]])
 
 
@@ -235,5 +275,8 @@ def _grid_moves(steps: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _format_shift(east_m: float, north_m: float) -> str:
-    parts = [(abs(east_m), "east" if east_m > 0 else "west"), (abs(north_m), "north" if north_m > 0 else "south")]
+    parts = [
+        (abs(east_m), "east" if east_m > 0 else "west"),
+        (abs(north_m), "north" if north_m > 0 else "south"),
+    ]
     return " and ".join(f"{size:.0f} m {direction}" for size, direction in parts if size >= 0.5)

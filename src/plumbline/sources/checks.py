@@ -28,7 +28,8 @@ from plumbline.sources.files.opened import product_params
 from plumbline.sources.points.track import Track
 
 NEAR_M = 50.0
-"""A place with points has some within this distance of some building; position errors are below 20 m."""
+"""A place with points has some within this distance of some building; position errors are
+below 20 m."""
 MAX_NORTH_DEG = 5.0
 """Largest angle of grid north to true north without a warning. At 5 degrees, the quadrants of one
 house in eighteen have other names than by true north."""
@@ -62,8 +63,9 @@ def check_overlap(
         warn_of_north: warn where the CRS has a north of its own.
 
     Raises:
-        InputError: a CRS that is asked for, or chosen for a product elsewhere, stretches or turns the place; or no
-            point is near any footprint: the message has both extents.
+        InputError: a CRS that is asked for, or chosen for a product elsewhere, stretches or
+            turns the place; or no point is near any footprint: the message has both
+            extents.
     """
     tree = shapely.STRtree(buildings.geometry.to_numpy())
     box = np.asarray(buildings.total_bounds, float)
@@ -107,13 +109,20 @@ def check_overlap(
 
 
 def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
-    """Refuse a CRS that stretches or turns the place; `chosen_by` is a product elsewhere that set it, if any."""
+    """Refuse a CRS that stretches or turns the place; `chosen_by` is a product elsewhere
+    that set it, if any."""
     parsed = pyproj.CRS(crs)
     longitude, latitude = transformer(parsed, GLOBE).transform(*place)
-    scale, turn = length_of_a_metre(parsed, longitude, latitude), turn_of_axes(parsed, longitude, latitude)
+    scale, turn = (
+        length_of_a_metre(parsed, longitude, latitude),
+        turn_of_axes(parsed, longitude, latitude),
+    )
     if abs(scale - 1) <= MAX_STRETCH and turn <= MAX_TURN_DEG:
         return
-    drawn = f"{crs} draws a metre there as {scale:.2f} m, and its axes are {turn:.0f} degrees off east and north"
+    drawn = (
+        f"{crs} draws a metre there as {scale:.2f} m, and its axes are {turn:.0f} degrees "
+        "off east and north"
+    )
     if chosen_by is not None:
         raise InputError(
             f"{chosen_by}: no point of it is near a footprint, and the CRS of all is chosen for "
@@ -122,7 +131,8 @@ def _check_crs(crs: str, place: Place, chosen_by: str | None) -> None:
             key="crs.chosen_elsewhere",
         )
     raise InputError(
-        f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.", key="crs.distorted"
+        f"ingest.crs: {drawn}. Write one of that place, as {utm_zone(crs, longitude, latitude)}.",
+        key="crs.distorted",
     )
 
 
@@ -183,11 +193,16 @@ def _describe_extent(easting: NDArray[np.float64], northing: NDArray[np.float64]
 
 
 def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
-    """Warn if one line of sight is stated for several files of the same name: they may be exports of two tracks."""
+    """Warn if one line of sight is stated for several files of the same name: they may be
+    exports of two tracks."""
     for name in sorted({path.name for path in points}):
         alike = [path for path in points if path.name == name]
         settings = [product_params(path, products) for path in alike]
-        if len(alike) > 1 and settings[0].incidence_deg is not None and all(s is settings[0] for s in settings):
+        if (
+            len(alike) > 1
+            and settings[0].incidence_deg is not None
+            and all(s is settings[0] for s in settings)
+        ):
             warn(
                 "%s: the same line of sight is taken for all of them, as one pattern of "
                 "ingest.products fits them. Where they are of several tracks, write a pattern for "
@@ -220,19 +235,29 @@ def height_difference_m(track: Track, reference: Track) -> float | None:
     return float((levels[squares] - reference_levels[squares]).median())
 
 
-def warn_of_datum(tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}) -> None:
+def warn_of_datum(
+    tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}
+) -> None:
     """Warn of tracks with another zero of heights than the first track.
 
-    Differences of height within a building matter: a point that is 40 m too high is one of no such building.
+    Differences of height within a building matter: a point that is 40 m too high is one of
+    no such building.
 
     Args:
         tracks: as read. names: of their files.
-        products: what is stated of them already (`ingest.products`), which has raised their heights.
+        products: what is stated of them already (`ingest.products`), which has raised their
+            heights.
     """
     for track, name in zip(tracks[1:], names[1:], strict=True):
-        flat_heights_m = [float(t.height[0]) for t in (track, tracks[0]) if len(t) and np.ptp(t.height) == 0]
+        flat_heights_m = [
+            float(t.height[0]) for t in (track, tracks[0]) if len(t) and np.ptp(t.height) == 0
+        ]
         difference_m = height_difference_m(track, tracks[0])
-        if len(flat_heights_m) == 1 and difference_m is not None and abs(difference_m) >= MIN_RAISED_M:
+        if (
+            len(flat_heights_m) == 1
+            and difference_m is not None
+            and abs(difference_m) >= MIN_RAISED_M
+        ):
             warn(
                 "%s, %s: all heights of one are %g m, those of the other are not. Tilts are found "
                 "by differences of height: export that product with its heights. raised_m does "

@@ -1,4 +1,5 @@
-"""Bring the coordinates of a file into metres of one projected CRS, the same for all products of a city."""
+"""Bring the coordinates of a file into metres of one projected CRS, the same for all
+products of a city."""
 
 from __future__ import annotations
 
@@ -19,11 +20,13 @@ GLOBE = "EPSG:4326"
 UNDEFINED = "Undefined geographic SRS"
 """Name of degrees of unknown datum in GeoPackage."""
 MAX_STRETCH = 0.02
-"""Strain is movement over length: where a CRS draws a metre longer, it would come out smaller by as much. UTM stays
-within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator doubles lengths at 60 degrees."""
+"""Strain is movement over length: where a CRS draws a metre longer, it would come out
+smaller by as much. UTM stays within 0.4 %, EPSG:3035 in Europe within 2 %; Web Mercator
+doubles lengths at 60 degrees."""
 MAX_TURN_DEG = 45.0
-"""Lines of sight and quadrants are by east and north: axes that point elsewhere, as those of South Africa (west, south)
-and of the poles, would turn one against the other. EPSG:3035 turns by 28 degrees in Iceland (docs/decisions/0040)."""
+"""Lines of sight and quadrants are by east and north: axes that point elsewhere, as those
+of South Africa (west, south) and of the poles, would turn one against the other. EPSG:3035
+turns by 28 degrees in Iceland (docs/decisions/0040)."""
 STEP_DEG = 1e-5
 NEAR_POLE_DEG = 0.1
 """Distance from a pole within which east and north differ from house to house."""
@@ -31,7 +34,8 @@ NEAR_POLE_DEG = 0.1
 
 @functools.lru_cache(maxsize=64)
 def transformer(source: CRS | str, target: CRS | str) -> Transformer:
-    """Return the transformation between two CRSs, x before y; cached, because building it takes 0.1 s.
+    """Return the transformation between two CRSs, x before y; cached, because building it
+    takes 0.1 s.
 
     A ballpark transformation, wrong by a hundred metres between datums, is used only if PROJ has
     no other.
@@ -43,18 +47,28 @@ def transformer(source: CRS | str, target: CRS | str) -> Transformer:
 
 
 def length_of_a_metre(crs: CRS, longitude: float, latitude: float) -> float:
-    """Return a ground metre's length in the CRS, along meridian or parallel, whichever is further from 1."""
+    """Return a ground metre's length in the CRS, along meridian or parallel, whichever is
+    further from 1."""
     if not np.isfinite(longitude + latitude):
         return 1.0
     meridian = crs.prime_meridian  # from which the formulas of the CRS count
-    west = 0.0 if meridian is None else float(np.degrees(meridian.longitude * float(meridian.unit_conversion_factor)))
+    west = (
+        0.0
+        if meridian is None
+        else float(np.degrees(meridian.longitude * float(meridian.unit_conversion_factor)))
+    )
     factors = Proj(crs).get_factors(longitude - west, latitude)
-    scales = [float(scale) for scale in (factors.meridional_scale, factors.parallel_scale) if np.isfinite(scale)]
+    scales = [
+        float(scale)
+        for scale in (factors.meridional_scale, factors.parallel_scale)
+        if np.isfinite(scale)
+    ]
     return max(scales, key=lambda scale: abs(scale - 1), default=1.0)
 
 
 def turn_of_axes(crs: CRS, longitude: float, latitude: float) -> float:
-    """Return the larger angle, degrees, of x off east and y off north; 0 if the CRS cannot show the place.
+    """Return the larger angle, degrees, of x off east and y off north; 0 if the CRS cannot
+    show the place.
 
     At a pole it is 180: no axis of a plane is east there.
     """
@@ -87,7 +101,8 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class Projection:
-    """Transformation from the file's x and y (longitude, latitude, or easting, northing) to easting and northing."""
+    """Transformation from the file's x and y (longitude, latitude, or easting, northing) to
+    easting and northing."""
 
     crs: str
     """Projected, in metres."""
@@ -106,7 +121,8 @@ def is_globe(source: str, crs: str) -> bool:
     """Return whether coordinates in `crs` are degrees.
 
     Raises:
-        InputError: `crs` is no CRS, or neither geographic nor projected; the message begins with `source`.
+        InputError: `crs` is no CRS, or neither geographic nor projected; the message begins
+            with `source`.
     """
     parsed = _parse_crs(source, crs)
     if not (parsed.is_geographic or parsed.is_projected):
@@ -115,7 +131,8 @@ def is_globe(source: str, crs: str) -> bool:
 
 
 def is_local(crs: CRS | None) -> bool:
-    """Return whether a CRS is only a name for unknown coordinates: GeoPackage's undefined ones, a local grid."""
+    """Return whether a CRS is only a name for unknown coordinates: GeoPackage's undefined
+    ones, a local grid."""
     return crs is not None and (crs.type_name == "Engineering CRS" or crs.name == UNDEFINED)
 
 
@@ -143,39 +160,50 @@ def is_elsewhere(source: str, layer_crs: str, stated_crs: str) -> bool:
 
 
 def ranges(source: str, crs: str) -> tuple[Range, Range]:
-    """Return the possible eastings and northings of a projected CRS, in its unit: half the Earth about its middle.
+    """Return the possible eastings and northings of a projected CRS, in its unit: half the
+    Earth about its middle.
 
-    Some have the number of their zone in front of the easting (EPSG:4647), so that the middle is at 32,500,000 m.
+    Some have the number of their zone in front of the easting (EPSG:4647), so that the
+    middle is at 32,500,000 m.
 
     Raises:
         InputError: `crs` is no CRS.
     """
     parsed = _parse_crs(source, crs)
-    operation, unit_m = parsed.coordinate_operation, float(parsed.axis_info[0].unit_conversion_factor)
+    operation, unit_m = (
+        parsed.coordinate_operation,
+        float(parsed.axis_info[0].unit_conversion_factor),
+    )
     parameters = [] if operation is None else operation.params
 
     def axis_range(axis: str) -> Range:
         names = (f"False {axis}".lower(), f"{axis} at false origin".lower())
-        offsets_m = (float(p.value) * p.unit_conversion_factor for p in parameters if p.name.lower() in names)
+        offsets_m = (
+            float(p.value) * p.unit_conversion_factor for p in parameters if p.name.lower() in names
+        )
         middle_m = float(next(offsets_m, 0.0))
         return (PLANE[0] + middle_m) / unit_m, (PLANE[1] + middle_m) / unit_m
 
     return axis_range("easting"), axis_range("northing")
 
 
-def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]) -> Projection:
+def projection(
+    source: str, file_crs: str, city_crs: str | None, box: Callable[[], Box | None]
+) -> Projection:
     """Choose the projection of a product.
 
     Args:
         source: names the file in messages.
         file_crs: CRS of the file's coordinates.
-        city_crs: projected CRS that is wanted. None: that of the file, or where it has degrees or feet, stretches
-            lengths (`MAX_STRETCH`) or has other axes than east and north (`MAX_TURN_DEG`), the UTM zone of the middle
-            of `box`.
-        box: gives the extent of the points in the file's CRS, None where there are none; called only where needed.
+        city_crs: projected CRS that is wanted. None: that of the file, or where it has
+            degrees or feet, stretches lengths (`MAX_STRETCH`) or has other axes than east
+            and north (`MAX_TURN_DEG`), the UTM zone of the middle of `box`.
+        box: gives the extent of the points in the file's CRS, None where there are none;
+            called only where needed.
 
     Raises:
-        InputError: a CRS is unknown or not in metres, there are no points, or they are outside of its area.
+        InputError: a CRS is unknown or not in metres, there are no points, or they are
+            outside of its area.
     """
     globe = is_globe(source, file_crs)
     if city_crs is None and not globe:
@@ -183,7 +211,10 @@ def projection(source: str, file_crs: str, city_crs: str | None, box: Callable[[
     if city_crs is None:
         extent = box()
         if extent is None:
-            raise InputError(f"{source}: it holds no points. Download it again, or leave it out.", key="points.none")
+            raise InputError(
+                f"{source}: it holds no points. Download it again, or leave it out.",
+                key="points.none",
+            )
         zone = utm_zone(source, *_middle_of_box(extent))
         return Projection(zone, transformer(file_crs, zone))
     wanted = _parse_crs(source, city_crs)
@@ -213,7 +244,11 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
         InputError: the place is too near to a pole.
     """
     if not UTM_LATITUDES[0] <= latitude <= UTM_LATITUDES[1]:
-        advice = "Leave it out." if abs(latitude) <= LATITUDES[1] else "Are latitude and longitude swapped?"
+        advice = (
+            "Leave it out."
+            if abs(latitude) <= LATITUDES[1]
+            else "Are latitude and longitude swapped?"
+        )
         raise InputError(
             f"{source}: its points are at latitude {latitude:.2f}, where UTM has no zone. {advice}",
             key="crs.no_utm_zone",
@@ -223,7 +258,8 @@ def utm_zone(source: str, longitude: float, latitude: float) -> str:
 
 
 def most_of(x: Floats, y: Floats, crs: str = GLOBE) -> Box:
-    """Return west, south, east, north of nine tenths of the points (N,), in the unit of `crs`; as `typical_box`."""
+    """Return west, south, east, north of nine tenths of the points (N,), in the unit of
+    `crs`; as `typical_box`."""
     turn = turn_in(CRS.from_user_input(crs))
     x = x if turn is None else unwrap_longitudes(x, turn=turn)
     (west, east), (south, north) = np.quantile(x, (0.05, 0.95)), np.quantile(y, (0.05, 0.95))
@@ -253,7 +289,8 @@ def typical_box(source: str, x: Floats, y: Floats) -> Box:
 
 
 def unwrap_longitudes(longitude: Floats, about: float | None = None, turn: float = 360.0) -> Floats:
-    """Return longitudes (N,) without the step at the date line, within half a turn of `about` or of the bulk."""
+    """Return longitudes (N,) without the step at the date line, within half a turn of
+    `about` or of the bulk."""
     if about is None:
         if np.ptp(longitude) <= turn / 2:
             return longitude
@@ -263,7 +300,8 @@ def unwrap_longitudes(longitude: Floats, about: float | None = None, turn: float
 
 
 def turn_in(crs: CRS) -> float | None:
-    """Return by how much x differs once around the Earth: degrees, or metres of the web's maps; None in other CRSs."""
+    """Return by how much x differs once around the Earth: degrees, or metres of the web's
+    maps; None in other CRSs."""
     if crs.is_geographic:
         return 2 * np.pi / float(crs.axis_info[0].unit_conversion_factor)
     operation = crs.coordinate_operation
@@ -288,15 +326,21 @@ def _crs_name(crs: CRS) -> str:
 def _check_metres(source: str, text: str, crs: CRS) -> None:
     units = {axis.unit_name for axis in crs.axis_info[:2]}
     if not crs.is_projected or units != {"metre"}:
-        wrong = f"its unit is the {', '.join(sorted(units))}" if crs.is_projected else "it is not projected"
+        wrong = (
+            f"its unit is the {', '.join(sorted(units))}"
+            if crs.is_projected
+            else "it is not projected"
+        )
         raise InputError(
-            f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as EPSG:32631.",
+            f"{source}: {text} is not a projected CRS in metres: {wrong}. Write one, such as "
+            "EPSG:32631.",
             key="crs.not_metric",
         )
 
 
 def _choose_projection(source: str, crs: CRS, box: Box | None) -> Projection:
-    """Choose the file's own CRS if it has metres that are true on the ground to east and north, else UTM."""
+    """Choose the file's own CRS if it has metres that are true on the ground to east and
+    north, else UTM."""
     unit = crs.axis_info[0].unit_name
     if box is not None:
         try:
@@ -314,7 +358,14 @@ def _choose_projection(source: str, crs: CRS, box: Box | None) -> Projection:
                 if turn <= MAX_TURN_DEG
                 else f"the axes there are {turn:.0f} degrees off east and north"
             )
-            log.info("%s: in %s (%s) %s; its points are taken to %s.", source, _crs_name(crs), crs.name, why, zone)
+            log.info(
+                "%s: in %s (%s) %s; its points are taken to %s.",
+                source,
+                _crs_name(crs),
+                crs.name,
+                why,
+                zone,
+            )
             return Projection(zone, transformer(crs, zone))
     return Projection(_crs_name(crs), None)
 
@@ -332,7 +383,10 @@ def _check_area(source: str, crs: CRS, longitude: float, latitude: float) -> Non
     def contains(x: float, y: float) -> bool:
         wraps = area.west > area.east  # over the date line
         east = area.east + 360 * wraps
-        inside = any(area.west - AREA_MARGIN_DEG <= x + turn <= east + AREA_MARGIN_DEG for turn in (-360, 0, 360))
+        inside = any(
+            area.west - AREA_MARGIN_DEG <= x + turn <= east + AREA_MARGIN_DEG
+            for turn in (-360, 0, 360)
+        )
         return inside and area.south - AREA_MARGIN_DEG <= y <= area.north + AREA_MARGIN_DEG
 
     if not contains(longitude, latitude):

@@ -26,7 +26,8 @@ SAME_PLACE_M = 1.0
 """Largest distance of a point's two positions: another release or another program is within
 decimetres."""
 SAME_PIXEL_M = 100.0
-"""Farthest from a pixel in radar coordinates to the one in geographic coordinates that was made of it."""
+"""Farthest from a pixel in radar coordinates to the one in geographic coordinates that was
+made of it."""
 AXIS = 0.999
 """Smallest up or east part of a component made from several tracks: no satellite looks so steeply
 or so level."""
@@ -56,7 +57,8 @@ class TrackFile(NamedTuple):
 def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
     """Refuse data given twice, or with a product made from them; warn where it is likely.
 
-    Two bursts of one track share their epochs, but not their points; two tracks on one raster not their epochs.
+    Two bursts of one track share their epochs, but not their points; two tracks on one
+    raster not their epochs.
 
     Args:
         tracks: as read. names: of their files, for the message.
@@ -72,15 +74,22 @@ def check_distinct(tracks: Sequence[Track], names: Sequence[str]) -> None:
 
 
 def _check_egms_names(first: TrackFile, second: TrackFile) -> None:
-    """Refuse two levels or releases of one EGMS product by their names: releases differ in days and in places."""
+    """Refuse two levels or releases of one EGMS product by their names: releases differ in
+    days and in places."""
     matches = first.egms, second.egms
     if not all(matches) or not _overlap_in_time(first.track, second.track):
         return
-    parts = [{key: value.upper() for key, value in m.groupdict().items() if value} for m in matches if m]
+    parts = [
+        {key: value.upper() for key, value in m.groupdict().items() if value} for m in matches if m
+    ]
     levels = [part.pop("level", "L3") for part in parts]
     if parts[0] != parts[1]:
         return
-    why = "two releases of the same product" if levels[0] == levels[1] else f"{levels[0]} and {levels[1]} of one track"
+    why = (
+        "two releases of the same product"
+        if levels[0] == levels[1]
+        else f"{levels[0]} and {levels[1]} of one track"
+    )
     if levels[0] == levels[1] and Path(first.file).stem == Path(second.file).stem:
         why = "the same product twice, as an archive and unpacked, or as two copies"
     raise InputError(
@@ -91,7 +100,8 @@ def _check_egms_names(first: TrackFile, second: TrackFile) -> None:
 
 
 def _check_components(first: TrackFile, second: TrackFile) -> None:
-    """Refuse vertical or eastward motion beside the tracks that it was made from, or warn if it may be."""
+    """Refuse vertical or eastward motion beside the tracks that it was made from, or warn
+    if it may be."""
     components = [file for file in (first, second) if _is_component(file.track)]
     if len(components) != 1 or not (
         _overlap_in_time(first.track, second.track) and _overlap(first.track, second.track)
@@ -107,7 +117,8 @@ def _check_components(first: TrackFile, second: TrackFile) -> None:
             key="tracks.derived",
         )
     warn(
-        "%s beside the track %s: if it was made from that, or from the same images, they count twice. Leave one out.",
+        "%s beside the track %s: if it was made from that, or from the same images, they count "
+        "twice. Leave one out.",
         motion,
         source.file,
         key="tracks.perhaps_derived",
@@ -117,11 +128,15 @@ def _check_components(first: TrackFile, second: TrackFile) -> None:
 def _check_series(first: TrackFile, second: TrackFile) -> None:
     """Refuse two tracks of one line of sight with the same days at the same places."""
     first_track, second_track = first.track, second.track
-    share, days = _shared_days(first_track, second_track), len(np.intersect1d(first_track.epochs, second_track.epochs))
+    share, days = (
+        _shared_days(first_track, second_track),
+        len(np.intersect1d(first_track.epochs, second_track.epochs)),
+    )
     n_smaller = min(len(first_track), len(second_track))
     if (
         share >= SAME_SHARE
-        and (n_shared := _count_shared(first_track, second_track, SAME_PLACE_M)) >= SAME_SHARE * n_smaller
+        and (n_shared := _count_shared(first_track, second_track, SAME_PLACE_M))
+        >= SAME_SHARE * n_smaller
     ):
         raise InputError(
             f"{second.file}: {n_shared} of its points are where those of {first.file} are, seen "
@@ -158,13 +173,15 @@ def _check_series(first: TrackFile, second: TrackFile) -> None:
             second.file,
             f"{days} days are in both, which count twice"
             if days > 1
-            else "other days of the same time: if one was resampled from the other, it counts twice. Leave one out",
+            else "other days of the same time: if one was resampled from the other, it counts "
+            "twice. Leave one out",
             key="tracks.same_places",
         )
 
 
 def _program_marks(product: TrackFile) -> tuple[bool, ...]:
-    """Return the marks of a product's program: kind of file, download of EGMS, columns of a point's quality."""
+    """Return the marks of a product's program: kind of file, download of EGMS, columns of a
+    point's quality."""
     track = product.track
     is_hdf5 = product.file.lower().endswith(HDF5)
     return is_hdf5, product.egms is not None, track.coherence is None, track.rmse is None
@@ -185,20 +202,26 @@ def _is_geocoded(product: TrackFile) -> bool | None:
 
 def _shared_days(first: Track, second: Track) -> float:
     """Return the number of shared days over that of the track with fewer days."""
-    return len(np.intersect1d(first.epochs, second.epochs)) / max(min(len(first.epochs), len(second.epochs)), 1)
+    return len(np.intersect1d(first.epochs, second.epochs)) / max(
+        min(len(first.epochs), len(second.epochs)), 1
+    )
 
 
 def _overlap_in_time(first: Track, second: Track) -> bool:
     """Return whether both tracks have two days or more in the time that they share."""
     begin, end = max(first.epochs[0], second.epochs[0]), min(first.epochs[-1], second.epochs[-1])
-    return all(((track.epochs >= begin) & (track.epochs <= end)).sum() > 1 for track in (first, second))
+    return all(
+        ((track.epochs >= begin) & (track.epochs <= end)).sum() > 1 for track in (first, second)
+    )
 
 
 def _overlap(first: Track, second: Track) -> bool:
     """Return whether half of the points of one track are within the extent of the other."""
     positions = [_positions(track) for track in (first, second)]
     inside = [
-        ((points >= corners.min(0)) & (points <= corners.max(0))).all(1).mean() if len(points) and len(corners) else 0.0
+        ((points >= corners.min(0)) & (points <= corners.max(0))).all(1).mean()
+        if len(points) and len(corners)
+        else 0.0
         for points, corners in (positions, positions[::-1])
     ]
     return max(inside) >= SAME_SHARE
@@ -207,7 +230,9 @@ def _overlap(first: Track, second: Track) -> bool:
 def _count_shared(first: Track, second: Track, within_m: float) -> int:
     """Count the points of the smaller track with a point of the larger one within a distance."""
     smaller, larger = sorted((first, second), key=len)
-    distance_m, _ = KDTree(_positions(larger)).query(_positions(smaller), distance_upper_bound=within_m)
+    distance_m, _ = KDTree(_positions(larger)).query(
+        _positions(smaller), distance_upper_bound=within_m
+    )
     return int(np.isfinite(distance_m).sum())
 
 

@@ -16,8 +16,11 @@ Objects = NDArray[np.object_]
 
 
 def to_degrees(geometry: geopandas.GeoSeries) -> Objects:
-    """Convert to rounded longitude and latitude of WGS 84, beyond 180 if a geometry crosses 180 degrees."""
-    degrees = shapely.transform(geometry.to_crs(GLOBE).to_numpy(), lambda position: position.round(DECIMALS))
+    """Convert to rounded longitude and latitude of WGS 84, beyond 180 if a geometry crosses
+    180 degrees."""
+    degrees = shapely.transform(
+        geometry.to_crs(GLOBE).to_numpy(), lambda position: position.round(DECIMALS)
+    )
     return unrolled(np.asarray(degrees, object))[0]
 
 
@@ -33,7 +36,9 @@ def unrolled(geometry: Objects, turn: float = TURN_DEG) -> tuple[Objects, NDArra
     turned, high = geometry.copy(), shapely.has_z(geometry)
     for rows, has_z in ((across & ~high, False), (across & high, True)):
         turned[rows] = shapely.transform(
-            geometry[rows], lambda at: np.column_stack([at[:, 0] % turn, at[:, 1:]]), include_z=has_z
+            geometry[rows],
+            lambda at: np.column_stack([at[:, 0] % turn, at[:, 1:]]),
+            include_z=has_z,
         )
     return turned, across
 
@@ -59,8 +64,15 @@ def cut(geometry: Objects) -> Objects:
 
 
 def _cut_side(shape: shapely.Geometry, turns: int) -> shapely.Geometry | None:
-    """Return the part of a geometry in a turn about 0 degrees; None for no part, or its edge alone."""
+    """Return the part of a geometry in a turn about 0 degrees; None for no part, or its edge
+    alone."""
     west = (turns - 0.5) * TURN_DEG
-    pieces = shapely.get_parts(shapely.intersection(shape, shapely.box(west, -90, west + TURN_DEG, 90)))
+    pieces = shapely.get_parts(
+        shapely.intersection(shape, shapely.box(west, -90, west + TURN_DEG, 90))
+    )
     parts = pieces[shapely.get_dimensions(pieces) == shapely.get_dimensions(shape)]
-    return shapely.transform(shapely.union_all(parts), lambda at: at - [turns * TURN_DEG, 0]) if len(parts) else None
+    return (
+        shapely.transform(shapely.union_all(parts), lambda at: at - [turns * TURN_DEG, 0])
+        if len(parts)
+        else None
+    )

@@ -1,8 +1,9 @@
-"""Read levelled heights as surveyors write them: long or wide tables, heights or settlements, m or mm.
+"""Read levelled heights as surveyors write them: long or wide tables, heights or
+settlements, m or mm.
 
-A long table has a row a point and date, a wide one a row a point and a column a date. Total stations write the long
-one with easting, northing and height at each date: the height counts. Values may be relative to a first date or to a
-datum point: only changes are used.
+A long table has a row a point and date, a wide one a row a point and a column a date. Total
+stations write the long one with easting, northing and height at each date: the height
+counts. Values may be relative to a first date or to a datum point: only changes are used.
 """
 
 from __future__ import annotations
@@ -42,10 +43,32 @@ NAMES = {
         "nr",
     ),
     "building": ("building_id", "building", "house", "gebäude", "haus"),
-    "easting": ("easting", "east", "e", "x", "rechtswert", "ostwert", "lon", "longitude", "long", "lng"),
+    "easting": (
+        "easting",
+        "east",
+        "e",
+        "x",
+        "rechtswert",
+        "ostwert",
+        "lon",
+        "longitude",
+        "long",
+        "lng",
+    ),
     "northing": ("northing", "north", "n", "y", "hochwert", "nordwert", "lat", "latitude"),
     "date": ("date", "day", "epoch", "survey_date", "survey", "datum"),
-    "height": ("height", "level", "elevation", "reduced_level", "rl", "h", "z", "höhe", "hoehe", "quota"),
+    "height": (
+        "height",
+        "level",
+        "elevation",
+        "reduced_level",
+        "rl",
+        "h",
+        "z",
+        "höhe",
+        "hoehe",
+        "quota",
+    ),
     "displacement": ("displacement", "movement", "change", "heave", "dz", "dh"),
     "settlement": ("settlement", "settlements", "setzung", "setzungen"),
     "error": ("error", "std", "sigma", "accuracy", "standard_deviation"),
@@ -58,12 +81,23 @@ SURELY_M, SURELY_MM = 0.2, 1.0
 NEARLY_ALL = 0.9
 """Share of the points that moved which are surely in m, where one that is misread is not."""
 UNUSUAL_MM, IMPOSSIBLE_MM = (0.2, 200.0), (0.05, 1000.0)
-"""Typical change of a point: outside the first range the user is warned, outside the second the unit is wrong."""
+"""Typical change of a point: outside the first range the user is warned, outside the second
+the unit is wrong."""
 ONE_SIGN = 0.8
 """Share of the settlements with one sign that make this sign mean down."""
 TIME = re.compile(r"[T ]\d{1,2}:\d\d.*$")
 DAYS = (
-    *("%Y-%m-%d", "%Y/%m/%d", "%Y.%m.%d", "%Y_%m_%d", "%Y%m%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y"),
+    *(
+        "%Y-%m-%d",
+        "%Y/%m/%d",
+        "%Y.%m.%d",
+        "%Y_%m_%d",
+        "%Y%m%d",
+        "%d.%m.%Y",
+        "%d/%m/%Y",
+        "%m/%d/%Y",
+        "%d-%m-%Y",
+    ),
     *("%d.%m.%y", "%d-%b-%Y", "%d %b %Y", "%d%b%Y", "%d-%b-%y", "%d_%m_%Y"),
 )
 """Patterns of the days that surveyors write."""
@@ -109,16 +143,23 @@ def read_levelling(path: Path) -> Levelling:
     """Read a table of levelled heights.
 
     Raises:
-        InputError: a column is missing, a cell is no number or date, or unit or sign are not clear; the message
-            names line and column, and what to write.
+        InputError: a column is missing, a cell is no number or date, or unit or sign are
+            not clear; the message names line and column, and what to write.
     """
     product, line = dialect(find_csv(path))
     header = read_header(product, line)
     columns = [_parse_column(name) for name in header]
-    by_kind = {kind: column for kind in NAMES for column in [_find_column(columns, kind)] if column is not None}
+    by_kind = {
+        kind: column
+        for kind in NAMES
+        for column in [_find_column(columns, kind)]
+        if column is not None
+    }
     dated_columns = [column for column in columns if column.day and column.kind in ("", *VALUES)]
     value = next((by_kind[kind] for kind in VALUES if kind in by_kind), None)
-    if "point" not in by_kind or (("date" not in by_kind or value is None) and len(dated_columns) < 2):
+    if "point" not in by_kind or (
+        ("date" not in by_kind or value is None) and len(dated_columns) < 2
+    ):
         raise InputError(
             f"{product}, line 1: the header has {', '.join(header)[:300]}. A long table needs the "
             "columns point, date and height_m or settlement_mm. A wide one needs point, and a "
@@ -170,9 +211,16 @@ def _find_column(columns: list[_Column], kind: str) -> _Column | None:
 def _read_rows(
     product: CsvFile, header: list[str], by_kind: dict[str, _Column], value_columns: list[_Column]
 ) -> pd.DataFrame:
-    """Return the rows: texts `point`, `building`, `date`, numbers `easting`, `northing`, `error`, and the values."""
-    texts = {by_kind[kind].name: pa.string() for kind in ("point", "building", "date") if kind in by_kind}
-    numbers = {by_kind[kind].name: pa.float64() for kind in ("easting", "northing", "error") if kind in by_kind}
+    """Return the rows: texts `point`, `building`, `date`, numbers `easting`, `northing`,
+    `error`, and the values."""
+    texts = {
+        by_kind[kind].name: pa.string() for kind in ("point", "building", "date") if kind in by_kind
+    }
+    numbers = {
+        by_kind[kind].name: pa.float64()
+        for kind in ("easting", "northing", "error")
+        if kind in by_kind
+    }
     table = read_columns(
         product, header, texts | numbers | {column.name: pa.float64() for column in value_columns}
     ).to_pandas()
@@ -184,11 +232,14 @@ def _read_rows(
 
 
 def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFrame) -> None:
-    """Refuse rows without a name, with one coordinate or another place, or with an error of 0 or less."""
+    """Refuse rows without a name, with one coordinate or another place, or with an error of
+    0 or less."""
     error = table["error"].to_numpy()
     half = table["easting"].isna() != table["northing"].isna()
     places = table.groupby("point")[["easting", "northing"]]
-    is_degrees = bool((table["northing"].abs().max() <= 90) and (table["easting"].abs().max() <= 360))
+    is_degrees = bool(
+        (table["northing"].abs().max() <= 90) and (table["easting"].abs().max() <= 360)
+    )
     limit = MAX_APART_DEG if is_degrees else MAX_APART_M
     apart = ((table[["easting", "northing"]] - places.transform("first")).abs() > limit).any(axis=1)
     for kind, is_bad, wanted, key in (
@@ -200,7 +251,12 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
             "the point's first row has another place; name different points differently",
             "levelling.other_place",
         ),
-        ("error", pd.Series(error <= 0), "a standard deviation above 0 is needed", "levelling.error_not_positive"),
+        (
+            "error",
+            pd.Series(error <= 0),
+            "a standard deviation above 0 is needed",
+            "levelling.error_not_positive",
+        ),
     ):
         if is_bad.any():
             row = int(np.argmax(is_bad))
@@ -208,9 +264,14 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
             fail_at(product, row, name, repr(table[name].iloc[row]), wanted, key=key)
 
 
-def _to_long(table: pd.DataFrame, dated_columns: list[_Column], days: NDArray[np.datetime64]) -> pd.DataFrame:
+def _to_long(
+    table: pd.DataFrame, dated_columns: list[_Column], days: NDArray[np.datetime64]
+) -> pd.DataFrame:
     """Return a wide table as a long one, with `row`, the index of each value's row in the file."""
-    parts = [table.assign(day=day, value=table[column.name]) for column, day in zip(dated_columns, days, strict=True)]
+    parts = [
+        table.assign(day=day, value=table[column.name])
+        for column, day in zip(dated_columns, days, strict=True)
+    ]
     return pd.concat([part.assign(row=np.arange(len(table))) for part in parts], ignore_index=True)
 
 
@@ -225,8 +286,12 @@ def _parse_days(product: CsvFile, texts: list[str], column: str | None) -> NDArr
         InputError: a text is no day, or day and month may be exchanged.
     """
     bare = [TIME.sub("", text).strip() for text in texts]
-    bare = [text if any(map(str.isdigit, text)) else "" for text in bare]  # to pandas `now` and `today` are days
-    days_by_pattern = {pattern: pd.to_datetime(bare, format=pattern, errors="coerce") for pattern in DAYS}
+    bare = [
+        text if any(map(str.isdigit, text)) else "" for text in bare
+    ]  # to pandas `now` and `today` are days
+    days_by_pattern = {
+        pattern: pd.to_datetime(bare, format=pattern, errors="coerce") for pattern in DAYS
+    }
     best = max(days_by_pattern.values(), key=lambda days: days.notna().sum())
     if best.hasnans:
         row = int(np.argmax(best.isna()))
@@ -240,7 +305,8 @@ def _parse_days(product: CsvFile, texts: list[str], column: str | None) -> NDArr
                 key="levelling.not_a_day",
             )
         raise InputError(
-            f"{product}, line 1: {texts[row]!r} is no day. Write all alike, as 2024-06-30.", key="levelling.not_a_day"
+            f"{product}, line 1: {texts[row]!r} is no day. Write all alike, as 2024-06-30.",
+            key="levelling.not_a_day",
         )
     if len({tuple(days) for days in days_by_pattern.values() if not days.hasnans}) > 1:
         raise InputError(
@@ -270,8 +336,12 @@ def _assemble(
     path: Path, product: CsvFile, table: pd.DataFrame, value: _Column, by_kind: dict[str, _Column]
 ) -> Levelling:
     by_point = table.groupby("point", sort=False)
-    heights = table.pivot(index="point", columns="day", values="value").reindex(list(by_point.groups))
-    errors = table.pivot(index="point", columns="day", values="error").reindex(list(by_point.groups))
+    heights = table.pivot(index="point", columns="day", values="value").reindex(
+        list(by_point.groups)
+    )
+    errors = table.pivot(index="point", columns="day", values="error").reindex(
+        list(by_point.groups)
+    )
     unit = value.unit or _infer_unit(product, heights.to_numpy())
     factor = TO_MM[unit]
     _check_unit(product, value.name if value.unit else "", unit, heights.to_numpy())
@@ -296,15 +366,21 @@ def _assemble(
 
 
 def _infer_unit(product: CsvFile, values: NDArray[np.float64]) -> str:
-    """Return the unit that the changes of the points show: the largest, unless nearly all others are as small as m."""
+    """Return the unit that the changes of the points show: the largest, unless nearly all
+    others are as small as m."""
     ranges = _value_ranges(values)
     largest = float(ranges.max(initial=0.0))
-    median, upper = np.quantile(ranges[ranges > 0], (0.5, NEARLY_ALL), method="lower") if largest else (0.0, 0.0)
+    median, upper = (
+        np.quantile(ranges[ranges > 0], (0.5, NEARLY_ALL), method="lower")
+        if largest
+        else (0.0, 0.0)
+    )
     if 0 < median < IMPOSSIBLE_MM[0] and upper < SURELY_M:  # a misread height or two
         return "m"
     if SURELY_M <= largest < SURELY_MM or not largest:
         raise InputError(
-            f"{product}: the unit of the heights is not clear. Write it into the header, as height_m.",
+            f"{product}: the unit of the heights is not clear. Write it into the header, as "
+            "height_m.",
             key="levelling.unclear_unit",
         )
     return "m" if largest < SURELY_M else "mm"
@@ -317,14 +393,19 @@ def _value_ranges(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _check_unit(product: CsvFile, column: str, unit: str, values: NDArray[np.float64]) -> None:
-    """Refuse changes that no levelling sees, or no building makes, in this unit; warn where they are unusual.
+    """Refuse changes that no levelling sees, or no building makes, in this unit; warn where
+    they are unusual.
 
     Args:
-        column: that states the unit; empty: none does. values: (P, D). One wrong height changes nothing: the median
-            of the points that moved counts.
+        column: that states the unit; empty: none does. values: (P, D). One wrong height
+            changes nothing: the median of the points that moved counts.
     """
     ranges = _value_ranges(values)
-    typical = TO_MM[unit] * float(np.quantile(ranges[ranges > 0], 0.5, method="lower")) if (ranges > 0).any() else 1.0
+    typical = (
+        TO_MM[unit] * float(np.quantile(ranges[ranges > 0], 0.5, method="lower"))
+        if (ranges > 0).any()
+        else 1.0
+    )
     if UNUSUAL_MM[0] <= typical < UNUSUAL_MM[1]:
         return
     is_small = typical < UNUSUAL_MM[0]
@@ -351,6 +432,8 @@ def _infer_sign(product: CsvFile, values: NDArray[np.float64]) -> float:
             key="levelling.unclear_sign",
         )
     log.info(
-        "%s: settlements: %s is down, as most have this sign", product, "positive" if positive > 0.5 else "negative"
+        "%s: settlements: %s is down, as most have this sign",
+        product,
+        "positive" if positive > 0.5 else "negative",
     )
     return -1.0 if positive > 0.5 else 1.0

@@ -22,7 +22,12 @@ from plumbline.train.calibrate.probabilities import calibrate
 from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import first_alone
 from plumbline.train.fit.checkpoints import FREE
-from plumbline.train.fit.initial_weights import check_sources, first_weights, freeze, pretrained_folders
+from plumbline.train.fit.initial_weights import (
+    check_sources,
+    first_weights,
+    freeze,
+    pretrained_folders,
+)
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.fit.trainer import fit
 from plumbline.train.monitor.record import write_history
@@ -35,7 +40,8 @@ FORM = 3
 
 
 def train(prepared: Path, params: Params, out: Path) -> None:
-    """Write `model.safetensors`, `model.json`, `metrics.json`, `record.json` and `history.csv` into `out`.
+    """Write `model.safetensors`, `model.json`, `metrics.json`, `record.json` and
+    `history.csv` into `out`.
 
     Args:
         prepared: folder of the stage `prepare`.
@@ -44,8 +50,8 @@ def train(prepared: Path, params: Params, out: Path) -> None:
         out: folder to write.
 
     Raises:
-        InputError: `prepared` is missing, damaged or cannot be trained on, the params ask for what is not there, an
-            alarm stopped the run, or another run is at it.
+        InputError: `prepared` is missing, damaged or cannot be trained on, the params ask
+            for what is not there, an alarm stopped the run, or another run is at it.
     """
     check_sources(params.train, out)
     with first_alone("train"):
@@ -84,7 +90,9 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     shutil.rmtree(fitted.checkpoints)
 
 
-def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None) -> None:
+def write_model(
+    module: Optimisation, out: Path, beside: Callable[[Path], None] = lambda _: None
+) -> None:
     """Write the model, its metrics on the tune split, and record and curve of its run.
 
     `beside` writes what else belongs there into the folder, before it appears.
@@ -95,7 +103,11 @@ def write_model(module: Optimisation, out: Path, beside: Callable[[Path], None] 
         counts = count_parameters(module.model.network)
         write_json(
             folder / "metrics.json",
-            {**module.record["metrics"], "epochs": len(module.history), "parameters": counts["total"]},
+            {
+                **module.record["metrics"],
+                "epochs": len(module.history),
+                "parameters": counts["total"],
+            },
         )
         write_json(folder / "record.json", module.record)
         beside(folder)
@@ -111,7 +123,9 @@ def run_key(data_sha256: str, settings: dict[str, Any], *inputs: Path) -> str:
     hashed: dict[str, Any] = {**settings, "form": FORM}
     hashed["train"] = {name: value for name, value in settings["train"].items() if name not in FREE}
     for name, section in hashed.items():
-        if isinstance(section, dict) and "accumulate" in section:  # what counts are the batches of a step
+        if (
+            isinstance(section, dict) and "accumulate" in section
+        ):  # what counts are the batches of a step
             hashed[name] = {**section, "accumulate": section["accumulate"] * processes}
     digest = hashlib.sha256(json.dumps(hashed, sort_keys=True).encode())
     digest.update(data_sha256.encode())

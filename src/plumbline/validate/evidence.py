@@ -1,4 +1,5 @@
-"""Write what validation saw of each building, and read it again: what the gates are judged by, without a model."""
+"""Write what validation saw of each building, and read it again: what the gates are judged
+by, without a model."""
 
 from __future__ import annotations
 
@@ -43,7 +44,10 @@ def write_answers(evidence: GateEvidence, path: Path) -> None:
         if values is not None
     }
     arrays |= {"quadrant": evidence.quadrant, "severity": evidence.severity}
-    arrays |= {"slices": np.array(list(evidence.parts)), "inside": np.array(list(evidence.parts.values()))}
+    arrays |= {
+        "slices": np.array(list(evidence.parts)),
+        "inside": np.array(list(evidence.parts.values())),
+    }
     np.savez_compressed(path, allow_pickle=False, **arrays)
 
 
@@ -70,8 +74,11 @@ def read_answers(path: Path) -> GateEvidence:
         parts = dict(zip(arrays["slices"].tolist(), arrays["inside"], strict=True))
         return GateEvidence(everyone, arrays["quadrant"], arrays["severity"], parts)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run `plumbline validate` first.", key="file.missing") from None
+        raise InputError(
+            f"{path}: no such file. Run `plumbline validate` first.", key="file.missing"
+        ) from None
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(
-            f"{path}: not readable as evidence ({error}). Run `plumbline validate` again.", key="evidence.unreadable"
+            f"{path}: not readable as evidence ({error}). Run `plumbline validate` again.",
+            key="evidence.unreadable",
         ) from None

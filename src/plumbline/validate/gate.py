@@ -15,9 +15,11 @@ from plumbline.validate.report.page import write_report
 
 
 def gate(validated: Path, params: Gates, out: Path) -> None:
-    """Write `gate.json` (verdict and rules) and the report into `out`, also if the verdict is `fail`.
+    """Write `gate.json` (verdict and rules) and the report into `out`, also if the verdict
+    is `fail`.
 
-    No model is run. Rules against the champion are left for the promotion, which knows it; `gate.json` lists them.
+    No model is run. Rules against the champion are left for the promotion, which knows it;
+    `gate.json` lists them.
 
     Args:
         validated: folder of the stage `validate`. params: section `gate`. out: folder.
@@ -28,7 +30,9 @@ def gate(validated: Path, params: Gates, out: Path) -> None:
     evidence, measured = read_answers(validated / FILE), read_json(validated / "measured.json")
     params.check_cities(measured["cities"])
     rules = [rule for rule in params.rules if rule.max_drop_vs != CHAMPION]
-    verdict = evaluate(rules, read_json(validated / "metrics.json"), drops_of(rules, evidence), params)
+    verdict = evaluate(
+        rules, read_json(validated / "metrics.json"), drops_of(rules, evidence), params
+    )
     verdict["left_for_promotion"] = [
         rule.model_dump(exclude_none=True) for rule in params.rules if rule.max_drop_vs == CHAMPION
     ]

@@ -37,33 +37,41 @@ def size_figures(path: Path) -> Figures:
 
 
 def parity_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
-    """Return the largest difference between torch and the artifact over all buildings, in probability and permille.
+    """Return the largest difference between torch and the artifact over all buildings, in
+    probability and permille.
 
-    Buildings unlike the training data are left out if there are others: int8 has no steps so far out, and `predict`
-    abstains there.
+    Buildings unlike the training data are left out if there are others: int8 has no steps
+    so far out, and `predict` abstains there.
     """
     reference = torch_answers(model, sequences)
     is_known = ~(reference.novelty > 1)  # where that is no number, the building counts
     rows = is_known if is_known.any() else ~is_known
-    return difference_figures(*(Answers(*(values[rows] for values in part)) for part in (reference, answers)))
+    return difference_figures(
+        *(Answers(*(values[rows] for values in part)) for part in (reference, answers))
+    )
 
 
 def novelty_figures(model: Diagnosis, sequences: SequenceSet, answers: Answers) -> Figures:
-    """Return the largest change of novelty against `model` before pruning: in limits, relative beyond one.
+    """Return the largest change of novelty against `model` before pruning: in limits,
+    relative beyond one.
 
-    Pruning and int8 are no reason to know other buildings; and a building at 1,000 limits is as unknown at 1,001.
+    Pruning and int8 are no reason to know other buildings; and a building at 1,000 limits
+    is as unknown at 1,001.
     """
     import torch
 
     with torch.inference_mode():
         novelty = model.novelty(torch.from_numpy(np.array(sequences.geometry, np.float32))).numpy()
-    return {"novelty_change": float((np.abs(answers.novelty - novelty) / np.maximum(1, novelty)).max())}
+    return {
+        "novelty_change": float((np.abs(answers.novelty - novelty) / np.maximum(1, novelty)).max())
+    }
 
 
 def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) -> Figures:
     """Return the share of buildings that `predict` would judge, and the accuracy on these.
 
-    A figure of none is left out. Buildings that were not prepared, for want of points, are no part of the share.
+    A figure of none is left out. Buildings that were not prepared, for want of points, are
+    no part of the share.
     """
     inside = is_judged(sequences, answers, limits)
     figures = {"judged_share": float(inside.mean())}
@@ -79,12 +87,23 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
 
 
 def difference_figures(reference: Answers, answers: Answers) -> Figures:
-    """Return the largest difference between two answers for the same buildings, in probability and permille."""
-    names = ("quadrant_probability", "accepted_probability", "category_probability", "mechanism_probability")
-    probability = np.concatenate([np.abs(getattr(reference, name) - getattr(answers, name)) for name in names], axis=1)
+    """Return the largest difference between two answers for the same buildings, in
+    probability and permille."""
+    names = (
+        "quadrant_probability",
+        "accepted_probability",
+        "category_probability",
+        "mechanism_probability",
+    )
+    probability = np.concatenate(
+        [np.abs(getattr(reference, name) - getattr(answers, name)) for name in names], axis=1
+    )
     permille = np.abs(reference.severity_permille - answers.severity_permille)
     # numpy's maximum of anything with a NaN is NaN; Python's depends on the order.
-    return {"parity_probability": float(probability.max()), "parity_severity_permille": float(permille.max())}
+    return {
+        "parity_probability": float(probability.max()),
+        "parity_severity_permille": float(permille.max()),
+    }
 
 
 def torch_answers(model: Diagnosis, sequences: SequenceSet) -> Answers:
@@ -112,7 +131,10 @@ def middle_building(sequences: SequenceSet) -> Inputs:
 
 
 def run_seconds(
-    model: OnnxModel, batches: Sequence[Inputs], repeats: int = REPEATS, most_seconds: float = np.inf
+    model: OnnxModel,
+    batches: Sequence[Inputs],
+    repeats: int = REPEATS,
+    most_seconds: float = np.inf,
 ) -> NDArray[np.floating]:
     """Measure the seconds of each run, after warming up; at least two runs.
 
@@ -139,9 +161,10 @@ _QUADRANTS = ("ne", "nw", "sw", "se")
 def least_squares(sequences: SequenceSet) -> JudgedAnswers:
     """Judge buildings without any training.
 
-    The fits are those of `prepare.response.shape_fits`: they are made for every building, because the network is told
-    of them, too. The quadrant that the likeliest shape strains most is the answer, its share of the likelihood the
-    confidence. An engineer gives no interval.
+    The fits are those of `prepare.response.shape_fits`: they are made for every building,
+    because the network is told of them, too. The quadrant that the likeliest shape strains
+    most is the answer, its share of the likelihood the confidence. An engineer gives no
+    interval.
     """
     column = names(GEOMETRY).index
     geometry = np.asarray(sequences.geometry, float)
@@ -151,20 +174,27 @@ def least_squares(sequences: SequenceSet) -> JudgedAnswers:
     best = gain.argmax(1)
     unknown = np.full(len(best), np.nan)
     judged = JudgedAnswers(
-        likelihood / likelihood.sum(1, keepdims=True), severity[np.arange(len(best)), best], unknown, unknown
+        likelihood / likelihood.sum(1, keepdims=True),
+        severity[np.arange(len(best)), best],
+        unknown,
+        unknown,
     )
     return judged._replace(accepted=np.asarray(sequences.accepted))
 
 
 POINT_BOUNDS = (10, 20, 50)
 AREA_BOUNDS_M2 = (100, 250, 600)
-"""Bounds between slices, by scatterers and by area of the footprint: what says most about a sensor."""
+"""Bounds between slices, by scatterers and by area of the footprint: what says most about a
+sensor."""
 _LOG_AREA = names(GEOMETRY).index("log_area")
 
 
-def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str, NDArray[np.bool_]]:
-    """Return name -> (B,) buildings: `all`, each city (it has one sensor), by points, by size in m2, by category, by
-    difficulty, by mechanism, and by the number of right quadrants.
+def slices(
+    sequences: SequenceSet, max_strain_error_permille: float
+) -> dict[str, NDArray[np.bool_]]:
+    """Return name -> (B,) buildings: `all`, each city (it has one sensor), by points, by
+    size in m2, by category, by difficulty, by mechanism, and by the number of right
+    quadrants.
 
     `resolved:yes` are those whose points are not too noisy to be judged; `predict` asks for more
     (`prepare.abstention`).
@@ -174,7 +204,11 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     of_codes = (
         ("city", sequences.city, {str(city): city for city in np.unique(sequences.city)}),
         ("category", category(sequences.severity), {str(number): number for number in range(5)}),
-        ("difficulty", sequences.difficulty, {name: code for code, name in enumerate(DIFFICULTIES)}),
+        (
+            "difficulty",
+            sequences.difficulty,
+            {name: code for code, name in enumerate(DIFFICULTIES)},
+        ),
         ("mechanism", sequences.mechanism, {name: code for code, name in enumerate(MECHANISMS)}),
     )
     by_code = {
@@ -196,8 +230,11 @@ def slices(sequences: SequenceSet, max_strain_error_permille: float) -> dict[str
     }
 
 
-def _between(kind: str, values: NDArray[Any], bounds: Sequence[int], step: int) -> dict[str, NDArray[np.bool_]]:
-    """Return the buildings (B,) between two bounds each, the lower one included, named `KIND:LOW-HIGH`.
+def _between(
+    kind: str, values: NDArray[Any], bounds: Sequence[int], step: int
+) -> dict[str, NDArray[np.bool_]]:
+    """Return the buildings (B,) between two bounds each, the lower one included, named
+    `KIND:LOW-HIGH`.
 
     `step`: from the largest value between two bounds to the upper one, of whole numbers.
     """

@@ -22,7 +22,8 @@ BINS = 15
 
 
 def confidence_bins(confidence: Float, right: NDArray[np.bool_], bins: int = BINS) -> Rows:
-    """Return confidence, accuracy and share of buildings in each non-empty bin of confidence; bins are equal.
+    """Return confidence, accuracy and share of buildings in each non-empty bin of
+    confidence; bins are equal.
 
     Args:
         confidence: (B,) within 0 and 1; NaN is in no bin. right: (B,) whether the answer was.
@@ -45,24 +46,33 @@ def bin_of(confidence: Float, bins: int) -> NDArray[np.int64]:
     return np.minimum((confidence * bins).astype(np.int64), bins - 1)
 
 
-def expected_calibration_error(confidence: Float, right: NDArray[np.bool_], bins: int = BINS) -> float:
-    """Return the mean gap between confidence and accuracy over equal bins (Naeini, Cooper and Hauskrecht 2015)."""
+def expected_calibration_error(
+    confidence: Float, right: NDArray[np.bool_], bins: int = BINS
+) -> float:
+    """Return the mean gap between confidence and accuracy over equal bins (Naeini, Cooper
+    and Hauskrecht 2015)."""
     return float(
-        sum(abs(row["accuracy"] - row["confidence"]) * row["share"] for row in confidence_bins(confidence, right, bins))
+        sum(
+            abs(row["accuracy"] - row["confidence"]) * row["share"]
+            for row in confidence_bins(confidence, right, bins)
+        )
     )
 
 
 def accuracy_at(confidence: Float, right: NDArray[np.bool_], share: float = COVERED) -> float:
-    """Return the accuracy among the `share` of buildings with the highest confidence; NaN if there are none."""
+    """Return the accuracy among the `share` of buildings with the highest confidence; NaN
+    if there are none."""
     first = right[most_confident_first(confidence)][: round(share * len(right))]
     return float(first.mean()) if len(first) else float("nan")
 
 
 def accuracy_by_coverage(confidence: Float, right: NDArray[np.bool_], steps: int = STEPS) -> Rows:
-    """Return the curve of accuracy against coverage (El-Yaniv and Wiener 2010, risk-coverage), most confident first.
+    """Return the curve of accuracy against coverage (El-Yaniv and Wiener 2010,
+    risk-coverage), most confident first.
 
     Returns:
-        For each of at most `steps` shares up to all: `coverage`, the least `confidence` among them, and `accuracy`.
+        For each of at most `steps` shares up to all: `coverage`, the least `confidence`
+            among them, and `accuracy`.
     """
     order = most_confident_first(confidence)
     if not len(order):
@@ -110,7 +120,8 @@ class JudgedAnswers(NamedTuple):
     confidence: Float | None = None
     """(B,) that the likeliest quadrant is a right answer; without, its probability."""
     p_damaged: Float | None = None
-    """(B,) probability of category 1 and above, where the share `share` of the buildings is damaged."""
+    """(B,) probability of category 1 and above, where the share `share` of the buildings is
+    damaged."""
     share: float = float("nan")
     accepted: NDArray[np.bool_] | None = None
     """(B, 4) quadrants that are right by the labels; without, the quadrant of the label alone."""
@@ -118,7 +129,9 @@ class JudgedAnswers(NamedTuple):
     def select(self, rows: Any) -> JudgedAnswers:
         """Return the answers for some of the buildings."""
         parts = {name: getattr(self, name) for name in self._fields if name != "share"}
-        return self._replace(**{name: np.asarray(part)[rows] for name, part in parts.items() if part is not None})
+        return self._replace(
+            **{name: np.asarray(part)[rows] for name, part in parts.items() if part is not None}
+        )
 
     def truth(self, quadrant_true: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (B,) the true quadrant; of several right answers, the predicted one."""
@@ -133,11 +146,14 @@ class JudgedAnswers(NamedTuple):
         return self.probability.max(1) if self.confidence is None else self.confidence
 
 
-def accuracy_figures(judged: JudgedAnswers, quadrant_true: NDArray[np.int64], severity_true: Float) -> Figures:
+def accuracy_figures(
+    judged: JudgedAnswers, quadrant_true: NDArray[np.int64], severity_true: Float
+) -> Figures:
     """Return all accuracy metrics of these buildings, except those that are undefined for them.
 
     Args:
-        judged: what was said. quadrant_true: (B,) code, -1 below category 1. severity_true: (B,) permille.
+        judged: what was said. quadrant_true: (B,) code, -1 below category 1. severity_true:
+            (B,) permille.
     """
     figures: Figures = {"buildings": float(len(severity_true))}
     if not len(severity_true):
@@ -148,21 +164,31 @@ def accuracy_figures(judged: JudgedAnswers, quadrant_true: NDArray[np.int64], se
     # The mean of equal numbers need not be that number: rounding alone would be the spread.
     if spread > 0 and severity_true.min() < severity_true.max():
         figures["severity_r2"] = 1 - float((error**2).sum()) / spread
-    # No number is of the highest category, so that a broken model would seem to say it; nor does it lie in an interval.
+    # No number is of the highest category, so that a broken model would seem to say it; nor
+    # does it lie in an interval.
     if np.isfinite(judged.severity).all():
-        figures["category_accuracy"] = float((category(judged.severity) == category(severity_true)).mean())
+        figures["category_accuracy"] = float(
+            (category(judged.severity) == category(severity_true)).mean()
+        )
     if np.isfinite(judged.low).all() and np.isfinite(judged.high).all():
-        figures["interval_coverage"] = float(((judged.low <= severity_true) & (severity_true <= judged.high)).mean())
+        figures["interval_coverage"] = float(
+            ((judged.low <= severity_true) & (severity_true <= judged.high)).mean()
+        )
         figures["interval_width"] = float((judged.high - judged.low).mean())
     defined = quadrant_true >= 0
     figures["buildings_with_quadrant"] = float(defined.sum())
     # The largest of NaNs is the first, so that a broken model would seem to answer NE.
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        predicted, true = judged.probability[defined].argmax(1), judged.truth(quadrant_true)[defined]
+        predicted, true = (
+            judged.probability[defined].argmax(1),
+            judged.truth(quadrant_true)[defined],
+        )
         figures["quadrant_accuracy"] = float((predicted == true).mean())
         figures["quadrant_macro_f1"] = macro_f1(predicted, true)
         confidence = judged.quadrant_confidence[defined]
-        figures["expected_calibration_error"] = expected_calibration_error(confidence, predicted == true)
+        figures["expected_calibration_error"] = expected_calibration_error(
+            confidence, predicted == true
+        )
         figures["quadrant_accuracy_at_70"] = accuracy_at(confidence, predicted == true, COVERED)
     severe = severity_true >= SEVERE_PERMILLE
     if severe.any() and np.isfinite(judged.severity).all():
@@ -171,9 +197,11 @@ def accuracy_figures(judged: JudgedAnswers, quadrant_true: NDArray[np.int64], se
 
 
 def damage_calibration(judged: JudgedAnswers, severity_true: Float) -> Figures:
-    """Return the calibration error of the probability of damage at shares of 2, 10 and 50 % damaged buildings.
+    """Return the calibration error of the probability of damage at shares of 2, 10 and 50 %
+    damaged buildings.
 
-    The buildings are weighted so that they are such a city; the probabilities follow by Bayes' rule.
+    The buildings are weighted so that they are such a city; the probabilities follow by
+    Bayes' rule.
     """
     damaged = category(severity_true) > 0
     p = judged.p_damaged
@@ -182,15 +210,20 @@ def damage_calibration(judged: JudgedAnswers, severity_true: Float) -> Figures:
     figures = {}
     for rate in RATES:
         odds = p / np.maximum(1 - p, 1e-12) * rate / (1 - rate) * (1 - judged.share) / judged.share
-        weight = np.where(damaged, rate / damaged.mean(), (1 - rate) / (1 - damaged.mean())) / len(p)
+        weight = np.where(damaged, rate / damaged.mean(), (1 - rate) / (1 - damaged.mean())) / len(
+            p
+        )
         probability = odds / (1 + odds)
-        gap = np.bincount(bin_of(probability, BINS), weight * (damaged - probability), minlength=BINS)
+        gap = np.bincount(
+            bin_of(probability, BINS), weight * (damaged - probability), minlength=BINS
+        )
         figures[f"damage_calibration_{100 * rate:.0f}"] = float(np.abs(gap).sum())
     return figures
 
 
 def macro_f1(predicted: NDArray[np.int64], true: NDArray[np.int64]) -> float:
-    """Return the mean F1 over the quadrants, except those neither true nor predicted of any building."""
+    """Return the mean F1 over the quadrants, except those neither true nor predicted of any
+    building."""
     values = []
     for code in range(4):
         hit = int(((predicted == code) & (true == code)).sum())

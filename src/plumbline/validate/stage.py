@@ -51,35 +51,54 @@ SUMMARY = (
     "interval_coverage_gap",
     "size_bytes",
 )
-"""Figures of the files that `dvc metrics show` puts side by side; `metrics.json` has them all, on every slice."""
+"""Figures of the files that `dvc metrics show` puts side by side; `metrics.json` has them
+all, on every slice."""
 
 
 def validate(
-    prepared: Path, trained: Path, compressed: Path, exported: Path, *, params: Validate, limits: Prepare, out: Path
+    prepared: Path,
+    trained: Path,
+    compressed: Path,
+    exported: Path,
+    *,
+    params: Validate,
+    limits: Prepare,
+    out: Path,
 ) -> None:
-    """Write figures, the answers for every building, and the tables of plots into `out`; the stage `gate` judges them.
+    """Write figures, the answers for every building, and the tables of plots into `out`;
+    the stage `gate` judges them.
 
-    `metrics.json` has all figures on every slice, `summary/ARTIFACT.json` some of them on all, `figures.json` those of
-    the report. The same input gives the same bytes: latencies are logged, and in no file.
+    `metrics.json` has all figures on every slice, `summary/ARTIFACT.json` some of them on
+    all, `figures.json` those of the report. The same input gives the same bytes: latencies
+    are logged, and in no file.
 
     Args:
-        prepared, trained, compressed, exported: folders of the stages before. params: how evidence is measured.
+        prepared, trained, compressed, exported: folders of the stages before. params: how
+            evidence is measured.
         limits: of what `predict` judges, in section `prepare`. out: folder.
 
     Raises:
         InputError: an input is missing or damaged.
     """
     test = load_shards(prepared / "test")
-    cities = {*np.unique(test.city).tolist(), *np.unique(load_shards(prepared / "train").city).tolist()}
+    cities = {
+        *np.unique(test.city).tolist(),
+        *np.unique(load_shards(prepared / "train").city).tolist(),
+    }
     parts = slices(test, limits.max_strain_error_permille)
     table, answers, judged = judge_test(test, exported, params, parts)
     # A network that answers no numbers is measured too: gates refuse it, with the evidence.
     whole, pruned = load_diagnosis(trained, broken=True), load_diagnosis(compressed, broken=True)
     for name in ARTIFACTS:
-        table["all"][name] |= parity_figures(whole if name == "float32" else pruned, test, answers[name])
+        table["all"][name] |= parity_figures(
+            whole if name == "float32" else pruned, test, answers[name]
+        )
         table["all"][name] |= novelty_figures(whole, test, answers[name])
         table["all"][name] |= judged_figures(test, answers[name], limits)
-    table = {part: {who: finite_figures(figures) for who, figures in row.items()} for part, row in table.items()}
+    table = {
+        part: {who: finite_figures(figures) for who, figures in row.items()}
+        for part, row in table.items()
+    }
     evidence = GateEvidence(judged, np.asarray(test.quadrant), np.asarray(test.severity), parts)
     measured = {
         "cities": sorted(cities),
@@ -100,10 +119,12 @@ def validate(
 def judge_test(
     test: Shards, exported: Path, params: Validate, parts: Mapping[str, NDArray[np.bool_]]
 ) -> tuple[Table, dict[str, Answers], dict[str, JudgedAnswers]]:
-    """Return figures of all contenders on every slice, the artifacts' answers, and the answers of all contenders."""
+    """Return figures of all contenders on every slice, the artifacts' answers, and the
+    answers of all contenders."""
     if not np.isfinite(test.severity).all():
         raise InputError(
-            "validate: a test building has no label. Run `plumbline prepare` again.", key="test_split.no_label"
+            "validate: a test building has no label. Run `plumbline prepare` again.",
+            key="test_split.no_label",
         )
     answers, table = {}, {}
     everyone: dict[str, JudgedAnswers] = {BASELINE: least_squares(test)}
@@ -118,7 +139,10 @@ def judge_test(
         latency_ms = 1000 * float(np.median(run_seconds(model, [middle_building(test)])))
         log.info("latency of %s: %.3g ms for one building", name, latency_ms)
     for part, inside in parts.items():
-        table[part] = {name: slice_figures(judged, test, inside, params.min_slice) for name, judged in everyone.items()}
+        table[part] = {
+            name: slice_figures(judged, test, inside, params.min_slice)
+            for name, judged in everyone.items()
+        }
     min_buildings = max(
         params.min_slice, params.min_interval_slice
     )  # smaller ones have no figures, whatever the answers
@@ -128,19 +152,27 @@ def judge_test(
 
 
 def coverage_gap(table: Table, name: str, least: int) -> Figures:
-    """Return the largest gap between the interval's coverage and its target, over slices of at least `least` buildings.
+    """Return the largest gap between the interval's coverage and its target, over slices of
+    at least `least` buildings.
 
     No figure where one of these slices has none: it may be the farthest.
     """
-    coverages = [row[name].get("interval_coverage") for row in table.values() if row[name]["buildings"] >= least]
+    coverages = [
+        row[name].get("interval_coverage")
+        for row in table.values()
+        if row[name]["buildings"] >= least
+    ]
     gaps = [abs(share - INTERVAL_SHARE) for share in coverages if share is not None]
     return {"interval_coverage_gap": max(gaps)} if gaps and len(gaps) == len(coverages) else {}
 
 
 def slice_figures(judged: JudgedAnswers, test: Shards, inside: Any, min_slice: int) -> Figures:
-    """Return the figures of the buildings `inside` (B,); only their number if it is below `min_slice`."""
+    """Return the figures of the buildings `inside` (B,); only their number if it is below
+    `min_slice`."""
     part = judged.select(inside)
-    figures = accuracy_figures(part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside])
+    figures = accuracy_figures(
+        part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
+    )
     if figures["buildings"] < min_slice:
         return {"buildings": figures["buildings"]}
     if figures["buildings_with_quadrant"] < min_slice:
@@ -148,8 +180,11 @@ def slice_figures(judged: JudgedAnswers, test: Shards, inside: Any, min_slice: i
     return figures
 
 
-def as_judged(answers: Answers, category_share: Sequence[float], test: SequenceSet) -> JudgedAnswers:
-    """Return released answers in the form that metrics take, with the accepted quadrants of the same buildings.
+def as_judged(
+    answers: Answers, category_share: Sequence[float], test: SequenceSet
+) -> JudgedAnswers:
+    """Return released answers in the form that metrics take, with the accepted quadrants of
+    the same buildings.
 
     Args:
         answers: for the buildings of `test`. category_share: see `OnnxModel`.

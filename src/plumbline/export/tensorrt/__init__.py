@@ -1,1 +1,2 @@
-"""Build TensorRT engines of a released model on the machine that runs them, and refuse them on any other."""
+"""Build TensorRT engines of a released model on the machine that runs them, and refuse them
+on any other."""

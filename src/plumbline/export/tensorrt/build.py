@@ -1,4 +1,5 @@
-"""Build an engine from a package by TensorRT's own parser of the ONNX file, and keep its timings for the next time."""
+"""Build an engine from a package by TensorRT's own parser of the ONNX file, and keep its
+timings for the next time."""
 
 from __future__ import annotations
 
@@ -11,21 +12,32 @@ from plumbline.core.files import atomic_file, sha256_file
 from plumbline.export.package import MODELS, verify_package
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.tensorrt.device import Device, this_device
-from plumbline.export.tensorrt.runtime import Key, Profile, TensorRTModel, engine_folder, profile, write_engine
+from plumbline.export.tensorrt.runtime import (
+    Key,
+    Profile,
+    TensorRTModel,
+    engine_folder,
+    profile,
+    write_engine,
+)
 from plumbline.export.weights import network_files
 from plumbline.params.compress import EngineArtifact, Through
 
 
-def build_from_package(package: Path, out: Path, artifact: EngineArtifact, through: Through = "onnx") -> Path:
+def build_from_package(
+    package: Path, out: Path, artifact: EngineArtifact, through: Through = "onnx"
+) -> Path:
     """Build the engine of one model of a package into a new folder below `out`; return that folder.
 
     Raises:
-        InputError: this machine cannot build it, the package is damaged or has no such model, or `out` is inside it.
+        InputError: this machine cannot build it, the package is damaged or has no such
+            model, or `out` is inside it.
         PlumblineError: TensorRT refuses the network.
     """
     if package.resolve() in (out.resolve(), *out.resolve().parents):
         raise InputError(
-            f"--output {out}: inside of the package, which must stay as it is. Give another folder.",
+            f"--output {out}: inside of the package, which must stay as it is. Give another "
+            "folder.",
             key="output.in_package",
         )
     device = this_device()
@@ -37,7 +49,12 @@ def build_from_package(package: Path, out: Path, artifact: EngineArtifact, throu
             key="package.no_such_model",
         )
     return build(
-        package / files[artifact], network_files(package), out, artifact=artifact, device=device, through=through
+        package / files[artifact],
+        network_files(package),
+        out,
+        artifact=artifact,
+        device=device,
+        through=through,
     )
 
 
@@ -50,9 +67,11 @@ def build(
     device: Device,
     through: Through,
 ) -> Path:
-    """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights` and widths.
+    """Build the engine of an ONNX file, or (`torch`) of the same network from its `weights`
+    and widths.
 
-    An engine that is in `out` already stays, if TensorRT opens it here; one that it refuses is built anew.
+    An engine that is in `out` already stays, if TensorRT opens it here; one that it refuses
+    is built anew.
 
     Raises:
         InputError: there is no such way for the artifact.
@@ -65,7 +84,13 @@ def build(
         )
     model = OnnxModel(onnx)
     shapes = profile(model.about.max_length)
-    key = Key(artifact=artifact, through=through, onnx_sha256=sha256_file(onnx), device=device, profile=shapes)
+    key = Key(
+        artifact=artifact,
+        through=through,
+        onnx_sha256=sha256_file(onnx),
+        device=device,
+        profile=shapes,
+    )
     folder = engine_folder(out, key)
     if folder.is_dir():
         try:
@@ -82,9 +107,13 @@ def build(
     else:
         from plumbline.export.tensorrt.from_torch import plan_from_torch
 
-        plan = plan_from_torch(*weights, artifact=artifact, shapes=shapes, columns=columns, timings=timings)
+        plan = plan_from_torch(
+            *weights, artifact=artifact, shapes=shapes, columns=columns, timings=timings
+        )
     write_engine(folder, plan, {"key": key, "columns": columns, "said": model.about})
-    log.info("%s: %d bytes, for %s with TensorRT %s", folder, len(plan), device.gpu, device.tensorrt)
+    log.info(
+        "%s: %d bytes, for %s with TensorRT %s", folder, len(plan), device.gpu, device.tensorrt
+    )
     return folder
 
 
@@ -107,27 +136,39 @@ def plan_from_onnx(onnx: Path, shapes: Profile, columns: dict[str, int], timings
     parser = tensorrt.OnnxParser(network, logger)
     if not parser.parse(onnx.read_bytes()):
         errors = "; ".join(str(parser.get_error(i)) for i in range(parser.num_errors))
-        raise PlumblineError(f"{onnx}: TensorRT cannot read it ({errors}).", key="engine.onnx_refused")
-    config = builder_config(tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b"")
+        raise PlumblineError(
+            f"{onnx}: TensorRT cannot read it ({errors}).", key="engine.onnx_refused"
+        )
+    config = builder_config(
+        tensorrt, builder, shapes, columns, timings.read_bytes() if timings.is_file() else b""
+    )
     plan = builder.build_serialized_network(network, config)
     if plan is None:
-        raise PlumblineError(f"{onnx}: TensorRT made no engine of it; see its messages above.", key="engine.not_built")
+        raise PlumblineError(
+            f"{onnx}: TensorRT made no engine of it; see its messages above.",
+            key="engine.not_built",
+        )
     with atomic_file(timings) as temporary:
         temporary.write_bytes(bytes(config.get_timing_cache().serialize()))
     return bytes(plan)
 
 
-def builder_config(tensorrt: Any, builder: Any, shapes: Profile, columns: dict[str, int], timings: bytes) -> Any:
-    """Return the builder's configuration: the shapes, the timings of earlier builds, and float32 without TF32."""
+def builder_config(
+    tensorrt: Any, builder: Any, shapes: Profile, columns: dict[str, int], timings: bytes
+) -> Any:
+    """Return the builder's configuration: the shapes, the timings of earlier builds, and
+    float32 without TF32."""
     config = builder.create_builder_config()
-    # TF32 would multiply float32 with 10 bits of mantissa, as many as fp16 has: who wants that takes fp16.
+    # TF32 would multiply float32 with 10 bits of mantissa, as many as fp16 has: who wants
+    # that takes fp16.
     config.clear_flag(tensorrt.BuilderFlag.TF32)
     for content in (timings, b""):
         cache = config.create_timing_cache(content)
         if cache is not None and config.set_timing_cache(cache, False):
             break
         warn(
-            "TensorRT: timings of earlier builds are of another device or version; they are made anew.",
+            "TensorRT: timings of earlier builds are of another device or version; they are made "
+            "anew.",
             key="engine.other_timings",
         )
     tuned = builder.create_optimization_profile()

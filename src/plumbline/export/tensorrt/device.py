@@ -1,4 +1,5 @@
-"""Check what TensorRT needs on this machine: a GPU with its driver, and the libraries of the extra `trt`."""
+"""Check what TensorRT needs on this machine: a GPU with its driver, and the libraries of
+the extra `trt`."""
 
 from __future__ import annotations
 
@@ -12,13 +13,15 @@ from plumbline.core.errors import InputError
 from plumbline.core.extras import install
 
 MAJOR = "11"
-"""TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and from nowhere else."""
+"""TensorRT's, whose networks are strongly typed: precision comes from the ONNX file and
+from nowhere else."""
 
 
 class Device(BaseModel):
     """GPU and software that an engine depends on: on others it runs badly, wrongly or not at all.
 
-    The driver is no part of it: whether an engine runs under another one is checked by TensorRT, which loads it.
+    The driver is no part of it: whether an engine runs under another one is checked by
+    TensorRT, which loads it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -29,7 +32,9 @@ class Device(BaseModel):
     @property
     def short(self) -> str:
         """Return the first 12 hex digits of its SHA-256."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[
+            :12
+        ]
 
 
 def this_device() -> Device:
@@ -40,7 +45,8 @@ def this_device() -> Device:
     """
     if missing := [problem for problem in (_without_tensorrt(), _without_gpu()) if problem]:
         raise InputError(
-            f"TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here {'; and '.join(missing)}. To "
+            "TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here "
+            f"{'; and '.join(missing)}. To "
             f"add the extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}.",
             key="tensorrt.missing",
         )
@@ -58,7 +64,9 @@ def _without_tensorrt() -> str:
     if absent := [name for name in ("tensorrt", "torch_tensorrt") if util.find_spec(name) is None]:
         return f"{' and '.join(absent)} {'is' if len(absent) == 1 else 'are'} not installed"
     found = _tensorrt_version()
-    return "" if found.split(".")[0] == MAJOR else f"TensorRT {found} is installed, {MAJOR} is needed"
+    return (
+        "" if found.split(".")[0] == MAJOR else f"TensorRT {found} is installed, {MAJOR} is needed"
+    )
 
 
 def _without_gpu() -> str:
@@ -68,8 +76,15 @@ def _without_gpu() -> str:
         return ""  # it comes with what is missing already
 
     if torch.version.cuda is None:
-        return f"torch {torch.__version__} is built without CUDA (install into an environment without it)"
-    return "" if torch.cuda.is_available() else "torch sees no GPU (`nvidia-smi` shows whether the driver does)"
+        return (
+            f"torch {torch.__version__} is built without CUDA (install into an environment "
+            "without it)"
+        )
+    return (
+        ""
+        if torch.cuda.is_available()
+        else "torch sees no GPU (`nvidia-smi` shows whether the driver does)"
+    )
 
 
 def _tensorrt_version() -> str:

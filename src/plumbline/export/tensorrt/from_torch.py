@@ -14,11 +14,19 @@ from plumbline.model.diagnosis import Diagnosis
 
 
 def plan_from_torch(
-    weights: Path, widths: Path, *, artifact: str, shapes: Profile, columns: dict[str, int], timings: Path
+    weights: Path,
+    widths: Path,
+    *,
+    artifact: str,
+    shapes: Profile,
+    columns: dict[str, int],
+    timings: Path,
 ) -> bytes:
-    """Build TensorRT's plan for the network of a package, in float32 (`pruned`) or mixed with half precision (`fp16`).
+    """Build TensorRT's plan for the network of a package, in float32 (`pruned`) or mixed
+    with half precision (`fp16`).
 
-    The whole network becomes one engine, so that the same runtime runs it as one that came from ONNX.
+    The whole network becomes one engine, so that the same runtime runs it as one that came
+    from ONNX.
 
     Raises:
         InputError: the weights or widths are damaged.
@@ -42,7 +50,8 @@ def plan_from_torch(
         arg_inputs=inputs,
         disable_tf32=True,
         timing_cache_path=str(timings),
-        # By default torch-tensorrt takes the bias of an attention, here the padding, for a causal mask.
+        # By default torch-tensorrt takes the bias of an attention, here the padding, for a
+        # causal mask.
         attn_bias_is_causal=False,
     )
     return plan

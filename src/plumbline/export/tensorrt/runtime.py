@@ -24,7 +24,8 @@ from plumbline.params.compress import EngineArtifact, Through
 
 PLAN, ABOUT = "model.engine", "engine.json"
 BEST_BATCH, BEST_LENGTH = 64, 32
-"""Shape that TensorRT tunes for, where the largest allows it: what most batches of real buildings are near to."""
+"""Shape that TensorRT tunes for, where the largest allows it: what most batches of real
+buildings are near to."""
 MAX_BATCH = 256
 """Largest number of buildings of a batch of an engine."""
 Range = tuple[int, int, int]
@@ -42,12 +43,18 @@ class Profile(BaseModel):
         """Return least, best and largest shape of each input; `columns` are F of `FLOATS`."""
         pairs = list(zip(self.batch, self.length, strict=True))
         shapes = {name: tuple((b, n, columns[name]) for b, n in pairs) for name in SEQUENCES}
-        return {**shapes, FLOATS[-1]: tuple((b, columns[FLOATS[-1]]) for b, _ in pairs), MASK: tuple(pairs)}
+        return {
+            **shapes,
+            FLOATS[-1]: tuple((b, columns[FLOATS[-1]]) for b, _ in pairs),
+            MASK: tuple(pairs),
+        }
 
 
 def profile(max_length: int) -> Profile:
     """Return a profile for any batch up to `MAX_BATCH` and any length up to `max_length`."""
-    return Profile(batch=(1, BEST_BATCH, MAX_BATCH), length=(1, min(BEST_LENGTH, max_length), max_length))
+    return Profile(
+        batch=(1, BEST_BATCH, MAX_BATCH), length=(1, min(BEST_LENGTH, max_length), max_length)
+    )
 
 
 class Key(BaseModel):
@@ -64,7 +71,9 @@ class Key(BaseModel):
     @property
     def short(self) -> str:
         """Return the first 12 hex digits of its SHA-256."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[
+            :12
+        ]
 
 
 class EngineAbout(BaseModel):
@@ -108,14 +117,19 @@ def read_engine(folder: Path) -> tuple[EngineAbout, bytes]:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise InputError(
-            f"{folder / ABOUT}: {place}: {first['msg']}. Build the engine again.", key="engine.bad_value"
+            f"{folder / ABOUT}: {place}: {first['msg']}. Build the engine again.",
+            key="engine.bad_value",
         ) from None
     except OSError as error:
         raise InputError(
-            f"{folder / PLAN}: not readable ({error}). Build the engine again.", key="engine.unreadable"
+            f"{folder / PLAN}: not readable ({error}). Build the engine again.",
+            key="engine.unreadable",
         ) from None
     if hashlib.sha256(plan).hexdigest() != about.sha256:
-        raise InputError(f"{folder / PLAN}: changed since it was built. Build the engine again.", key="engine.changed")
+        raise InputError(
+            f"{folder / PLAN}: changed since it was built. Build the engine again.",
+            key="engine.changed",
+        )
     return about, plan
 
 
@@ -132,7 +146,8 @@ def refuse_other(built: Device, here: Device, where: Path) -> None:
     ]
     if differing:
         raise InputError(
-            f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; build "
+            f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; "
+            "build "
             "one here: `plumbline tensorrt PACKAGE --output FOLDER`.",
             key="engine.other_device",
         )
@@ -145,7 +160,8 @@ class TensorRTModel(Released):
         """Open an engine that `plumbline tensorrt` built.
 
         Raises:
-            InputError: it is damaged, was built for another GPU or by other versions, or this machine has no GPU.
+            InputError: it is damaged, was built for another GPU or by other versions, or
+                this machine has no GPU.
         """
         self.about, plan = read_engine(folder)
         refuse_other(self.about.key.device, this_device(), folder)
@@ -155,10 +171,13 @@ class TensorRTModel(Released):
         self._engine = self._runtime.deserialize_cuda_engine(plan)
         if self._engine is None:
             raise InputError(
-                f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.", key="engine.not_opened"
+                f"{folder / PLAN}: TensorRT cannot open it. Build the engine again.",
+                key="engine.not_opened",
             )
         names = [self._engine.get_tensor_name(i) for i in range(self._engine.num_io_tensors)]
-        input_names = {n for n in names if self._engine.get_tensor_mode(n) == tensorrt.TensorIOMode.INPUT}
+        input_names = {
+            n for n in names if self._engine.get_tensor_mode(n) == tensorrt.TensorIOMode.INPUT
+        }
         # Outputs by their order: torch-tensorrt gives them names of its own.
         self._outputs = [name for name in names if name not in input_names]
         if input_names != set(NAMES) or len(self._outputs) != len(Answers._fields):
@@ -186,12 +205,16 @@ class TensorRTModel(Released):
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         with torch.cuda.stream(stream):
             # Kept until the stream is done: TensorRT knows addresses only.
-            tensors = {name: torch.from_numpy(np.ascontiguousarray(inputs[name])).cuda() for name in NAMES}
+            tensors = {
+                name: torch.from_numpy(np.ascontiguousarray(inputs[name])).cuda() for name in NAMES
+            }
             for name, value in tensors.items():
                 self._context.set_input_shape(name, tuple(value.shape))
                 self._context.set_tensor_address(name, value.data_ptr())
             outputs = [
-                torch.empty(tuple(self._context.get_tensor_shape(name)), dtype=torch.float32, device="cuda")
+                torch.empty(
+                    tuple(self._context.get_tensor_shape(name)), dtype=torch.float32, device="cuda"
+                )
                 for name in self._outputs
             ]
             for name, value in zip(self._outputs, outputs, strict=True):
@@ -199,5 +222,7 @@ class TensorRTModel(Released):
             has_answered = self._context.execute_async_v3(stream.cuda_stream)
             stream.synchronize()
         if not has_answered:
-            raise PlumblineError("TensorRT did not answer; see its messages above.", key="engine.no_answer")
+            raise PlumblineError(
+                "TensorRT did not answer; see its messages above.", key="engine.no_answer"
+            )
         return [value.cpu().numpy() for value in outputs]

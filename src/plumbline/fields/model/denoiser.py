@@ -1,4 +1,5 @@
-"""Define the denoiser of fields: `diffusers.UNet2DModel`, with its size from params, saved without pickle.
+"""Define the denoiser of fields: `diffusers.UNet2DModel`, with its size from params, saved
+without pickle.
 
 Tensors: B windows, F = 2 fields (up, east), C conditions, H rows, W columns.
 """
@@ -40,7 +41,8 @@ class DenoiserSpec(Denoiser):
 
 
 class FieldDenoiser(nn.Module):
-    """Network from a noisy field, its step and conditions to the clean field; without attention, for any extent."""
+    """Network from a noisy field, its step and conditions to the clean field; without
+    attention, for any extent."""
 
     alphas: Tensor
 
@@ -69,7 +71,9 @@ class FieldDenoiser(nn.Module):
 
     def forward(self, noisy_BFHW: Tensor, step_B: Tensor, conditions_BCHW: Tensor) -> Tensor:
         """Return the clean field (B, F, H, W), in units of the conditions' scale."""
-        clean_BFHW: Tensor = self.unet(torch.cat([noisy_BFHW, conditions_BCHW], dim=1), step_B, return_dict=False)[0]
+        clean_BFHW: Tensor = self.unet(
+            torch.cat([noisy_BFHW, conditions_BCHW], dim=1), step_B, return_dict=False
+        )[0]
         return clean_BFHW
 
     def noisy(self, clean_BFHW: Tensor, noise_BFHW: Tensor, step_B: Tensor) -> Tensor:
@@ -85,7 +89,9 @@ def count_parameters(model: nn.Module) -> int:
 
 def save_denoiser(model: FieldDenoiser, folder: Path) -> None:
     """Write weights (safetensors) and spec (JSON) into `folder`."""
-    save_file({name: value.contiguous() for name, value in model.state_dict().items()}, folder / WEIGHTS)
+    save_file(
+        {name: value.contiguous() for name, value in model.state_dict().items()}, folder / WEIGHTS
+    )
     write_json(folder / SPEC, model.spec.model_dump(mode="json"))
 
 

@@ -2,9 +2,9 @@
 
 Samples alone vary too little: `spread` estimates how wide the interval of a place is.
 
-Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising diffusion implicit models; Nichol
-and Dhariwal 2021 for the cosine schedule. The network estimates the clean field
-(`prediction_type="sample"`).
+Ho et al. 2020, Denoising diffusion probabilistic models; Song et al. 2021, Denoising
+diffusion implicit models; Nichol and Dhariwal 2021 for the cosine schedule. The network
+estimates the clean field (`prediction_type="sample"`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,12 @@ LARGEST_BETA = 0.999
 
 
 def alphas_cumulative(schedule: str, train_steps: int) -> NDArray[np.float64]:
-    """Return the share (train_steps,) of the field's variance that is left after each step, falling.
+    """Return the share (train_steps,) of the field's variance that is left after each step,
+    falling.
 
     Args:
-        schedule: `linear` (Ho et al., section 4) or `squaredcos_cap_v2` (Nichol and Dhariwal, equation 17).
+        schedule: `linear` (Ho et al., section 4) or `squaredcos_cap_v2` (Nichol and
+            Dhariwal, equation 17).
         train_steps: steps of the diffusion.
     """
     if schedule == "linear":
@@ -43,14 +45,16 @@ def alphas_cumulative(schedule: str, train_steps: int) -> NDArray[np.float64]:
 
 
 def inference_steps(steps: int, train_steps: int) -> NDArray[np.int64]:
-    """Return the diffusion steps (steps,) that restoring visits, the noisiest first (`timestep_spacing="trailing"`).
+    """Return the diffusion steps (steps,) that restoring visits, the noisiest first
+    (`timestep_spacing="trailing"`).
 
     Raises:
         InputError: more steps are wanted than there are.
     """
     if not 1 <= steps <= train_steps:
         raise InputError(
-            f"--steps {steps}: 1 to {train_steps} needed, the steps that the model was trained for.",
+            f"--steps {steps}: 1 to {train_steps} needed, the steps that the model was trained "
+            "for.",
             key="steps.out_of_range",
         )
     return np.round(np.arange(train_steps, 0, -train_steps / steps)).astype(np.int64)[:steps] - 1
@@ -95,11 +99,13 @@ def draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator[NDArray[
         yield rng.standard_normal(shape, np.float32)
 
 
-def opposite_draws(rng: np.random.Generator, shape: tuple[int, ...]) -> Iterator[NDArray[np.float32]]:
+def opposite_draws(
+    rng: np.random.Generator, shape: tuple[int, ...]
+) -> Iterator[NDArray[np.float32]]:
     """Yield standard normal fields without end, the second half of the rows opposite to the first.
 
-    What noise does to a sample then cancels to first order in the mean of both (antithetic variates, Hammersley and
-    Morton 1956): eight samples are worth sixteen.
+    What noise does to a sample then cancels to first order in the mean of both (antithetic
+    variates, Hammersley and Morton 1956): eight samples are worth sixteen.
     """
     half = (-(-shape[0] // 2), *shape[1:])
     while True:
@@ -117,7 +123,9 @@ class DenoisingModel(Protocol):
 
     alphas: NDArray[np.float64]
 
-    def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
+    def denoise(
+        self, noisy: Float, step: int, conditions: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
         """Return the clean field (B, F, H, W)."""
 
 
@@ -132,14 +140,16 @@ class Samples(NamedTuple):
     """(len(MAPS), rows, columns) raw maps, the conditions of the samples."""
 
     def weighted(self, spread: Spread) -> Samples:
-        """Scale the samples' difference from the Gaussian process by the calibrated gain of each component."""
+        """Scale the samples' difference from the Gaussian process by the calibrated gain of
+        each component."""
         gains = [spread.components[name].gain for name in self.names]
         gain = np.array([*gains, 1.0][:2], np.float32)[:, None, None]
         process_mm = self.maps[:2]
         return self._replace(field_mm=process_mm + gain * (self.field_mm - process_mm))
 
     def of(self, name: str) -> tuple[Float, Float]:
-        """Return a component's samples (K, rows, columns) and the Gaussian process's deviation (rows, columns)."""
+        """Return a component's samples (K, rows, columns) and the Gaussian process's
+        deviation (rows, columns)."""
         which = self.names.index(name)
         return self.field_mm[:, which], self.maps[2 + which]
 
@@ -153,12 +163,14 @@ class Restored(NamedTuple):
 
 
 def seen_components(maps: NDArray[np.float32]) -> tuple[str, ...]:
-    """Return the components that a scene's raw maps show; the frame of `Observations.along_line` lacks east."""
+    """Return the components that a scene's raw maps show; the frame of
+    `Observations.along_line` lacks east."""
     return BOTH if any(bool(maps[k].any()) for k in LOS_EAST) else LINE
 
 
 def component_distances(maps: NDArray[np.float32], names: tuple[str, ...], cell_m: float) -> Float:
-    """Return the distance (rows, columns), m, to the nearest scatterer; for `BOTH`, the larger of the two sides."""
+    """Return the distance (rows, columns), m, to the nearest scatterer; for `BOTH`, the
+    larger of the two sides."""
     sides = [distances(maps[k], cell_m) for k in COUNTS]
     return np.maximum(*sides) if names == BOTH else np.minimum(*sides)
 
@@ -173,7 +185,8 @@ def draw_samples(
     eta: float,
     rng: np.random.Generator,
 ) -> Samples:
-    """Draw samples of the field over a window, in turn from each of its mirror images, and in opposite pairs.
+    """Draw samples of the field over a window, in turn from each of its mirror images, and
+    in opposite pairs.
 
     The network's answers to an image and to its mirror image differ by the network's error, which
     the mean over both reduces.
@@ -195,7 +208,9 @@ def draw_samples(
     return Samples(names, np.concatenate(parts), maps)
 
 
-def summarise(samples: Samples, name: str, spread: Spread, distance_m: Float, covariance: Covariance) -> Restored:
+def summarise(
+    samples: Samples, name: str, spread: Spread, distance_m: Float, covariance: Covariance
+) -> Restored:
     """Summarise a component of weighted samples: mean, standard deviation and half of the interval.
 
     Args:
@@ -204,13 +219,16 @@ def summarise(samples: Samples, name: str, spread: Spread, distance_m: Float, co
     """
     fields_mm, process = samples.of(name)
     scatter = fields_mm.std(axis=0, ddof=1)
-    places = describe_places(samples.maps, samples.names.index(name), scatter, distance_m, covariance)
+    places = describe_places(
+        samples.maps, samples.names.index(name), scatter, distance_m, covariance
+    )
     half = spread.half_width(name, process, places)
     return Restored(fields_mm.mean(axis=0), spread.deviation(name, half), half)
 
 
 def distances(counts: Float, cell_m: float) -> Float:
-    """Return the distance (rows, columns), m, to the nearest cell with a scatterer; infinite without any."""
+    """Return the distance (rows, columns), m, to the nearest cell with a scatterer;
+    infinite without any."""
     has_scatterer = counts > 0
     if not has_scatterer.any():
         return np.full(has_scatterer.shape, np.inf)

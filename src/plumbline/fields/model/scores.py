@@ -29,14 +29,18 @@ WINDOW = 7
 
 
 def normal_crps(error: Float, deviation: Float) -> Float:
-    """Return the continuous ranked probability score of a normal distribution (Gneiting and Raftery 2007, eq. 21)."""
+    """Return the continuous ranked probability score of a normal distribution (Gneiting and
+    Raftery 2007, eq. 21)."""
     z = error / deviation
     density = np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
-    return np.asarray(deviation * (z * erf(z / np.sqrt(2)) + 2 * density - 1 / np.sqrt(np.pi)), float)
+    return np.asarray(
+        deviation * (z * erf(z / np.sqrt(2)) + 2 * density - 1 / np.sqrt(np.pi)), float
+    )
 
 
 def ssim(field: Float, true: Float) -> float:
-    """Return the mean structural similarity (Wang et al. 2004, equation 13) in 7 x 7 cells, for the truth's range."""
+    """Return the mean structural similarity (Wang et al. 2004, equation 13) in 7 x 7 cells,
+    for the truth's range."""
     span = max(float(np.ptp(true)), 1e-6)
     first, second = (0.01 * span) ** 2, (0.03 * span) ** 2
     x, y = field.astype(float), true.astype(float)
@@ -83,7 +87,8 @@ class ScoreSettings(NamedTuple):
 def restore_scenes(
     model: DenoisingModel, spread: Spread, scenes: SceneSet, settings: ScoreSettings, label: str
 ) -> list[Figures]:
-    """Restore scenes and return the figures of each: means over up and east, or of LOS if seen from one direction.
+    """Restore scenes and return the figures of each: means over up and east, or of LOS if
+    seen from one direction.
 
     Figures are NaN where no cell is near enough to a scatterer, and infinitely bad where an answer
     is no number.
@@ -94,7 +99,13 @@ def restore_scenes(
         rng = np.random.default_rng([settings.seed, number])
         names = seen_components(maps)
         drawn = draw_samples(
-            model, maps, names, steps=settings.steps, samples=settings.samples, eta=settings.eta, rng=rng
+            model,
+            maps,
+            names,
+            steps=settings.steps,
+            samples=settings.samples,
+            eta=settings.eta,
+            rng=rng,
         ).weighted(spread)
         distance_m = component_distances(maps, names, settings.cell_m)
         is_near = distance_m <= spread.farthest_m
@@ -115,7 +126,10 @@ def process_figures(scenes: SceneSet, farthest_m: float, settings: ScoreSettings
         is_near = component_distances(maps, names, settings.cell_m) <= farthest_m
         parts = [
             _score_component(
-                Restored(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k]), truth[k], is_near, settings.cell_m
+                Restored(maps[k], maps[2 + k], NORMAL_90 * maps[2 + k]),
+                truth[k],
+                is_near,
+                settings.cell_m,
             )
             for k in range(len(names))
         ]
@@ -123,7 +137,9 @@ def process_figures(scenes: SceneSet, farthest_m: float, settings: ScoreSettings
     return figures
 
 
-def paired(figures: Sequence[Figures], references: Sequence[Figures], metric: str) -> tuple[list[float], list[float]]:
+def paired(
+    figures: Sequence[Figures], references: Sequence[Figures], metric: str
+) -> tuple[list[float], list[float]]:
     """Return a metric of two models over the scenes in which both have a number."""
     pairs = [(a[metric], b[metric]) for a, b in zip(figures, references, strict=True)]
     complete = [pair for pair in pairs if not any(map(math.isnan, pair))]
@@ -131,24 +147,31 @@ def paired(figures: Sequence[Figures], references: Sequence[Figures], metric: st
 
 
 def ratio_bound(values: Sequence[float], references: Sequence[float], confidence: float) -> float:
-    """Return a one-sided upper bound of the ratio of means over the same scenes, by resampling them (Efron 1979).
+    """Return a one-sided upper bound of the ratio of means over the same scenes, by
+    resampling them (Efron 1979).
 
     Decision 11 requires the bound: a mean does not rule out that a loss is chance.
     """
     a, b = np.asarray(values, float), np.asarray(references, float)
     drawn = np.random.default_rng(0).integers(0, len(a), (RESAMPLES, len(a)))
-    ratio: NDArray[np.floating[Any]] = a[drawn].mean(axis=1) / np.maximum(b[drawn].mean(axis=1), 1e-12)
+    ratio: NDArray[np.floating[Any]] = a[drawn].mean(axis=1) / np.maximum(
+        b[drawn].mean(axis=1), 1e-12
+    )
     return float(np.quantile(ratio, confidence))
 
 
-def middle(scenes: SceneSet, number: int, window: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+def middle(
+    scenes: SceneSet, number: int, window: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the maps and the truth of a scene's middle, `window` cells a side."""
     first = max(0, (scenes.truth.shape[-1] - window) // 2)
     cut = (slice(None), slice(first, first + window), slice(first, first + window))
     return np.asarray(scenes.maps[number])[cut], np.asarray(scenes.truth[number])[cut]
 
 
-def _score_component(restored: Restored, true: Float, is_near: NDArray[np.bool_], cell_m: float) -> Figures:
+def _score_component(
+    restored: Restored, true: Float, is_near: NDArray[np.bool_], cell_m: float
+) -> Figures:
     if not is_near.any():
         return dict.fromkeys(METRICS, float("nan"))
     mean, deviation, half = restored
@@ -158,7 +181,12 @@ def _score_component(restored: Restored, true: Float, is_near: NDArray[np.bool_]
     error = (mean - true)[is_near]
     return {
         "rmse_mm": float(np.sqrt((error**2).mean())),
-        "psnr_db": float(20 * np.log10(max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3))),
+        "psnr_db": float(
+            20
+            * np.log10(
+                max(float(np.ptp(true)), 1e-3) / max(float(np.sqrt((error**2).mean())), 1e-3)
+            )
+        ),
         "ssim": ssim(filled, true),
         "gradient_error_mm_m": gradient_error(filled, true, cell_m) / float(is_near.mean()),
         "crps_mm": float(normal_crps(error, deviation[is_near]).mean()),
@@ -173,18 +201,26 @@ def _average_figures(parts: list[Figures]) -> Figures:
 def largest_difference(
     reference: DenoisingModel, candidate: DenoisingModel, scenes: SceneSet, settings: ScoreSettings
 ) -> float:
-    """Return the largest difference between two models' fields, mm, for one step, over eight scenes and three steps.
+    """Return the largest difference between two models' fields, mm, for one step, over
+    eight scenes and three steps.
 
     The difference is infinite where an answer is no number.
     """
     largest_mm = 0.0
     for number in range(min(8, len(scenes))):
         conditions = describe(middle(scenes, number, settings.window)[0])
-        noise = np.random.default_rng(number).standard_normal((2, *conditions.mean.shape)).astype(np.float32)
+        noise = (
+            np.random.default_rng(number)
+            .standard_normal((2, *conditions.mean.shape))
+            .astype(np.float32)
+        )
         for step in np.linspace(0, len(reference.alphas) - 1, 3).astype(int):
             answers: list[Any] = [
-                model.denoise(noise, int(step), conditions.channels) for model in (reference, candidate)
+                model.denoise(noise, int(step), conditions.channels)
+                for model in (reference, candidate)
             ]
-            difference_mm = float((np.abs(answers[0] - answers[1]) * conditions.scale[:, None, None]).max())
+            difference_mm = float(
+                (np.abs(answers[0] - answers[1]) * conditions.scale[:, None, None]).max()
+            )
             largest_mm = max(largest_mm, difference_mm if np.isfinite(difference_mm) else np.inf)
     return largest_mm

@@ -1,7 +1,8 @@
 """Steepest slope of a field, and half of its interval; needs no torch.
 
-The half-width is a product of powers of three figures of a cell, all known once its samples are drawn. Their exponents
-are fitted on scenes held back, by regression on the quantile (Koenker and Bassett 1978), as those of `spread` are.
+The half-width is a product of powers of three figures of a cell, all known once its samples
+are drawn. Their exponents are fitted on scenes held back, by regression on the quantile
+(Koenker and Bassett 1978), as those of `spread` are.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def describe_slopes(samples: Float, half_width: Float, cell_m: float) -> Float:
     """Return the figures `FIGURES` (3, rows, columns) of each cell of a window.
 
     Args:
-        samples: (K, rows, columns) mm, weighted. half_width: (rows, columns) mm, of the displacement's interval.
+        samples: (K, rows, columns) mm, weighted. half_width: (rows, columns) mm, of the
+            displacement's interval.
         cell_m: side of a cell.
 
     `scatter`: standard deviation of the samples' slope, as a vector. `width`: of the displacement's
@@ -49,7 +51,8 @@ def describe_slopes(samples: Float, half_width: Float, cell_m: float) -> Float:
 
 
 class Slopes(BaseModel):
-    """Fitted half-width of the 90 % interval of the steepest slope: of up, or of the line of sight."""
+    """Fitted half-width of the 90 % interval of the steepest slope: of up, or of the line of
+    sight."""
 
     model_config = ConfigDict(extra="forbid")
     figures: list[str] = list(FIGURES)
@@ -64,4 +67,6 @@ class Slopes(BaseModel):
 
     def half_width(self, figures: Float) -> Float:
         """Return half of the interval (...), mm/m, of figures (3, ...)."""
-        return np.asarray(np.exp(self.base + np.tensordot(np.array(self.weights), figures, 1)), float)
+        return np.asarray(
+            np.exp(self.base + np.tensordot(np.array(self.weights), figures, 1)), float
+        )

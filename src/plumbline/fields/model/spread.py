@@ -1,10 +1,10 @@
 """Estimate the width of the interval of a cell by figures of the place; needs no torch.
 
-The standard deviation of the Gaussian process is multiplied with a factor: the exponential of a weighted sum of a few
-figures of the place (`describe_places`). Training fits the weights on scenes held back by regression on the quantile
-that intervals reach to (Koenker and Bassett 1978). So 90 % of the intervals contain the truth where
-little moves and where much does, beside points and between them, and where the points contradict
-the process.
+The standard deviation of the Gaussian process is multiplied with a factor: the exponential
+of a weighted sum of a few figures of the place (`describe_places`). Training fits the
+weights on scenes held back by regression on the quantile that intervals reach to (Koenker
+and Bassett 1978). So 90 % of the intervals contain the truth where little moves and where
+much does, beside points and between them, and where the points contradict the process.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ PLACES = (
     "noise",
     "delay",
 )
-"""Figures of a place, see `describe_places`; all are logarithms, and but for `length` without a unit."""
+"""Figures of a place, see `describe_places`; all are logarithms, and but for `length`
+without a unit."""
 NEAR, AROUND = 3.0, 8.0
 """Standard deviations, in cells, of the Gaussian windows in which residuals are averaged."""
 MOST_SQUARED = 100.0
@@ -55,7 +56,9 @@ FARTHEST_M = 100.0
 """Distance to points up to which a cell counts in the figures of the whole window."""
 
 
-def describe_places(maps: Float, component: int, scatter: Float, distance_m: Float, covariance: Covariance) -> Float:
+def describe_places(
+    maps: Float, component: int, scatter: Float, distance_m: Float, covariance: Covariance
+) -> Float:
     """Return the figures `PLACES` (F, rows, columns) of each cell of a window.
 
     Args:
@@ -63,15 +66,21 @@ def describe_places(maps: Float, component: int, scatter: Float, distance_m: Flo
         scatter: (rows, columns) mm, standard deviation of the samples.
         distance_m: (rows, columns), to the nearest scatterer. covariance: fitted to the process.
 
-    `distance`: to the nearest scatterer. All others are relative to the process's deviation: `scatter` of the samples;
-    `slope` of the mean; standard `error` of the points; `offset` of the mean from that of the window; `contrast`, the
-    movement of the window. `misfit`: squares of the points' residuals in their standard errors, `misfit_whole` in the
-    entire window. `coherent`: residuals that neighbours share. `points`: their number. Of the fitted covariance:
-    `known`, the process's deviation before the points are known; its `length`; `noise`, the factor on standard errors;
-    `delay`, the standard error that neighbours share.
+    `distance`: to the nearest scatterer. All others are relative to the process's
+    deviation: `scatter` of the samples; `slope` of the mean; standard `error` of the
+    points; `offset` of the mean from that of the window; `contrast`, the
+    movement of the window. `misfit`: squares of the points' residuals in their standard
+        errors, `misfit_whole` in the
+    entire window. `coherent`: residuals that neighbours share. `points`: their number. Of
+    the fitted covariance: `known`, the process's deviation before the points are known; its
+    `length`; `noise`, the factor on standard errors; `delay`, the standard error that
+    neighbours share.
     """
     named = dict(zip(MAPS, np.asarray(maps, float), strict=True))
-    mean, deviation = np.asarray(maps[component], float), np.maximum(np.asarray(maps[2 + component], float), LEAST_MM)
+    mean, deviation = (
+        np.asarray(maps[component], float),
+        np.maximum(np.asarray(maps[2 + component], float), LEAST_MM),
+    )
     cells, square, weight, error, shared = (np.zeros(mean.shape) for _ in range(5))
     for side in ("west", "east"):
         has_points = named[f"count_{side}"] > 0
@@ -88,9 +97,14 @@ def describe_places(maps: Float, component: int, scatter: Float, distance_m: Flo
         square += np.minimum((residual_mm / error_mm) ** 2, MOST_SQUARED)
         error += np.where(has_points, np.log(error_mm), 0)
         weight += precision
-        # The square of the residuals' sum in a window, in units of what independent errors would give.
+        # The square of the residuals' sum in a window, in units of what independent errors
+        # would give.
         variance = _smooth(precision, NEAR / np.sqrt(2)) / (4 * np.pi * NEAR**2)
-        shared += np.where(variance > 0, _smooth(precision * residual_mm, NEAR) ** 2 / np.maximum(variance, 1e-12), 0)
+        shared += np.where(
+            variance > 0,
+            _smooth(precision * residual_mm, NEAR) ** 2 / np.maximum(variance, 1e-12),
+            0,
+        )
     total = max(float(cells.sum()), 1.0)
     near = _smooth(cells, AROUND) * 2 * np.pi * AROUND**2
     prior = 3.0  # weight, in points, of the window's mean in the mean around a cell
@@ -99,7 +113,9 @@ def describe_places(maps: Float, component: int, scatter: Float, distance_m: Flo
         weighted_sum = _smooth(values, AROUND) * 2 * np.pi * AROUND**2
         return np.asarray((weighted_sum + prior * values.sum() / total) / (near + prior), float)
 
-    is_near = distance_m <= FARTHEST_M if (distance_m <= FARTHEST_M).any() else np.ones(mean.shape, bool)
+    is_near = (
+        distance_m <= FARTHEST_M if (distance_m <= FARTHEST_M).any() else np.ones(mean.shape, bool)
+    )
     slope = np.hypot(*np.gradient(mean)) if min(mean.shape) > 1 else np.zeros(mean.shape)
     contrast = mean[is_near].std() / np.sqrt((deviation[is_near] ** 2).mean())
     figures = (
@@ -151,7 +167,8 @@ class Scale(BaseModel):
         return self
 
     def standard(self, places: Float) -> Float:
-        """Return figures (2 F, ...) in units of their spread in calibration, and their parts above 0.
+        """Return figures (2 F, ...) in units of their spread in calibration, and their
+        parts above 0.
 
         Weights apply to the first half, and bends to the second.
         """
@@ -164,7 +181,9 @@ class Scale(BaseModel):
 
     def logarithm(self, places: Float) -> Float:
         """Return the logarithm of the factor, without the component's `base`."""
-        return np.asarray(np.tensordot(np.array(self.weights + self.bends), self.standard(places), 1), float)
+        return np.asarray(
+            np.tensordot(np.array(self.weights + self.bends), self.standard(places), 1), float
+        )
 
 
 class Component(BaseModel):
@@ -215,7 +234,8 @@ def read_spread(path: Path) -> Spread:
         spread = Spread.model_validate(read_json(path))
     except ValidationError as error:
         raise OtherVersion(
-            f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get one of this version.",
+            f"{path}: not readable as a spread ({error.errors()[0]['msg']}). Get one of this "
+            "version.",
             key="spread.other_version",
         ) from None
     if set(spread.components) != set(COMPONENTS):

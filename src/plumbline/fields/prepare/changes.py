@@ -1,9 +1,11 @@
-"""Estimate the change of each series over a period, using the courses in time that a track's series share.
+"""Estimate the change of each series over a period, using the courses in time that a
+track's series share.
 
-Movements of one place differ in size and are alike in time, so the courses are found in the series themselves:
-principal components of their smooth parts (Kositsky and Avouac 2010, Inverting geodetic time series with a principal
-component analysis-based inversion method). A series then needs a few amplitudes, and its change is theirs; a straight
-line alone would lose a movement that began late, and a free curve a series would drown it in noise.
+Movements of one place differ in size and are alike in time, so the courses are found in the
+series themselves: principal components of their smooth parts (Kositsky and Avouac 2010,
+Inverting geodetic time series with a principal component analysis-based inversion method).
+A series then needs a few amplitudes, and its change is theirs; a straight line alone would
+lose a movement that began late, and a free curve a series would drown it in noise.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class SeriesChanges(NamedTuple):
     """Length over which they share it, m."""
 
 
-def estimate_changes(displacement: NDArray[np.float32], when: Float, years: float, place: Float) -> SeriesChanges:
+def estimate_changes(
+    displacement: NDArray[np.float32], when: Float, years: float, place: Float
+) -> SeriesChanges:
     """Estimate the change of each series from time 0 to 1.
 
     Args:
@@ -70,7 +74,8 @@ def estimate_changes(displacement: NDArray[np.float32], when: Float, years: floa
         else np.zeros((len(when), 0))
     )
     design = np.column_stack([fixed, line, modes])
-    # What each term adds from the beginning to the end of the period; a course is level beyond its track's epochs.
+    # What each term adds from the beginning to the end of the period; a course is level
+    # beyond its track's epochs.
     gain = np.concatenate([np.zeros(fixed.shape[1]), [1.0], modes[-1] - modes[0]])
     change, error, share, residuals = _fit(y, is_valid.astype(float), design, gain)
     enough = is_valid.sum(axis=1) > design.shape[1] + 2
@@ -79,7 +84,12 @@ def estimate_changes(displacement: NDArray[np.float32], when: Float, years: floa
     # Only the part of the delay that differs within REACH_M is in the residuals, and so in `error`.
     visible_variance = delay_error**2 * (1 - np.exp(-REACH_M / delay.length_m))
     series_error = np.sqrt(np.maximum(error**2 - visible_variance, (MIN_SERIES_SHARE * error) ** 2))
-    columns = (change, np.maximum(series_error, LEAST_ERROR_MM), delay_error, np.full(len(y), delay.length_m))
+    columns = (
+        change,
+        np.maximum(series_error, LEAST_ERROR_MM),
+        delay_error,
+        np.full(len(y), delay.length_m),
+    )
     return SeriesChanges(*(np.where(enough, column, np.nan) for column in columns))
 
 
@@ -114,15 +124,19 @@ def _find_courses(y: Float, is_valid: NDArray[np.bool_], when: Float, fixed: Flo
     parts = scaled @ basis
     rough = scaled - parts @ basis.T
     value, vector = np.linalg.eigh(parts.T @ parts / len(parts))
-    edge = _noise_edge(scaled, np.column_stack([fixed, basis]), basis.shape[1]) * _noise_inflation(rough)
+    edge = _noise_edge(scaled, np.column_stack([fixed, basis]), basis.shape[1]) * _noise_inflation(
+        rough
+    )
     strong = np.flatnonzero(value > ABOVE_NOISE * edge)[::-1][:MOST_MODES]
     return np.asarray(basis @ vector[:, strong], float)
 
 
 def _noise_edge(scaled: Float, slow: Float, terms: int) -> float:
-    """Return the largest variance (of any course) that noise has in as many fast terms (Horn 1965, parallel analysis).
+    """Return the largest variance (of any course) that noise has in as many fast terms
+    (Horn 1965, parallel analysis).
 
-    Points share what the air delays, so that the edge of independent noise (Marchenko and Pastur 1967) is too low.
+    Points share what the air delays, so that the edge of independent noise (Marchenko and
+    Pastur 1967) is too low.
     """
     complete_basis = np.linalg.qr(slow, mode="complete")[0]
     # The fast terms are drawn at random, so that each group has all frequencies.
@@ -139,7 +153,8 @@ def _noise_edge(scaled: Float, slow: Float, terms: int) -> float:
 
 
 def _noise_inflation(rough: Float) -> float:
-    """Return how much stronger the slow parts of the noise are than white noise, by the correlation between epochs."""
+    """Return how much stronger the slow parts of the noise are than white noise, by the
+    correlation between epochs."""
     correlation = (rough[:, 1:] * rough[:, :-1]).mean() / max(float((rough**2).mean()), 1e-12)
     rho = float(np.clip(correlation + 0.1, 0, 0.7))  # taking the slow part off has lowered it
     return (1 + rho) / (1 - rho)
@@ -148,7 +163,9 @@ def _noise_inflation(rough: Float) -> float:
 def _solve_gapped(y: Float, is_valid: NDArray[np.bool_], design: Float) -> Float:
     """Solve least squares (P, N) for series with gaps."""
     weight = is_valid.astype(float)
-    normal = np.einsum("nt,tp,tq->npq", weight, design, design, optimize=True) + 1e-6 * np.eye(design.shape[1])
+    normal = np.einsum("nt,tp,tq->npq", weight, design, design, optimize=True) + 1e-6 * np.eye(
+        design.shape[1]
+    )
     return np.linalg.solve(normal, ((y * weight) @ design)[..., None])[..., 0].T
 
 
@@ -162,19 +179,26 @@ def _spline_terms(when: Float, terms: int) -> Float:
 
 
 def _robust_deviation(residuals: Float, is_valid: NDArray[np.bool_]) -> Float:
-    """Return the robust deviation (N, 1) of the known residuals (N, T), by their median; 0 without any."""
+    """Return the robust deviation (N, 1) of the known residuals (N, T), by their median; 0
+    without any."""
     size = np.sort(np.where(is_valid, np.abs(residuals), np.inf), axis=1)
     count = is_valid.sum(axis=1)[:, None]
-    middle = np.concatenate([np.maximum(count - 1, 0) // 2, np.minimum(count // 2, size.shape[1] - 1)], axis=1)
-    return np.where(count > 0, 1.4826 * np.take_along_axis(size, middle, axis=1).mean(axis=1, keepdims=True), 0.0)
+    middle = np.concatenate(
+        [np.maximum(count - 1, 0) // 2, np.minimum(count // 2, size.shape[1] - 1)], axis=1
+    )
+    return np.where(
+        count > 0,
+        1.4826 * np.take_along_axis(size, middle, axis=1).mean(axis=1, keepdims=True),
+        0.0,
+    )
 
 
 def _fit(y: Float, valid: Float, design: Float, gain: Float) -> tuple[Float, Float, Float, Float]:
     """Fit the change by robust least squares.
 
     Returns:
-        the change (N,); its standard error, which allows for correlated noise; its variance for noise of 1 that is
-        independent between epochs; the residuals (N, T).
+        the change (N,); its standard error, which allows for correlated noise; its variance
+        for noise of 1 that is independent between epochs; the residuals (N, T).
     """
     weight = valid
     small = 1e-6 * np.eye(design.shape[1])
@@ -191,4 +215,9 @@ def _fit(y: Float, valid: Float, design: Float, gain: Float) -> tuple[Float, Flo
     lagged = (residuals[:, 1:] * residuals[:, :-1]).sum(axis=1) / np.maximum(pairs.sum(axis=1), 1)
     rho = float(np.clip(np.median(lagged / np.maximum(variance, 1e-9)), 0, 0.8))
     spread = np.einsum("p,npq,q->n", gain, inverse, gain, optimize=True)
-    return coefficients @ gain, np.sqrt(variance * spread * (1 + rho) / (1 - rho)), spread, residuals
+    return (
+        coefficients @ gain,
+        np.sqrt(variance * spread * (1 + rho) / (1 - rho)),
+        spread,
+        residuals,
+    )

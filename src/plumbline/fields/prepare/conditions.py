@@ -1,4 +1,5 @@
-"""Describe a window of a grid to the network: its observations, and a Gaussian process fitted to them.
+"""Describe a window of a grid to the network: its observations, and a Gaussian process
+fitted to them.
 
 All inputs are relative to the Gaussian process. The network restores the difference from its mean,
 in units of its standard deviation, so that a field ten times as large is the same problem.
@@ -24,13 +25,39 @@ from plumbline.fields.prepare.grid import Binned
 Float = NDArray[np.floating[Any]]
 MAPS = (
     *("mean_up", "mean_east", "deviation_up", "deviation_east"),
-    *(f"{name}_{side}" for side in ("west", "east") for name in ("change", "error", "count", "los_east", "los_up")),
+    *(
+        f"{name}_{side}"
+        for side in ("west", "east")
+        for name in ("change", "error", "count", "los_east", "los_up")
+    ),
 )
 """Raw maps of a window, in this order; mm, but for counts and lines of sight."""
 CHANNELS = (
-    *("residual_west", "precision_west", "count_west", "los_east_west", "near_residual_west", "near_precision_west"),
-    *("residual_east", "precision_east", "count_east", "los_east_east", "near_residual_east", "near_precision_east"),
-    *("shape_up", "shape_east", "deviation_up", "deviation_east", "contrast_up", "contrast_east", "distance"),
+    *(
+        "residual_west",
+        "precision_west",
+        "count_west",
+        "los_east_west",
+        "near_residual_west",
+        "near_precision_west",
+    ),
+    *(
+        "residual_east",
+        "precision_east",
+        "count_east",
+        "los_east_east",
+        "near_residual_east",
+        "near_precision_east",
+    ),
+    *(
+        "shape_up",
+        "shape_east",
+        "deviation_up",
+        "deviation_east",
+        "contrast_up",
+        "contrast_east",
+        "distance",
+    ),
 )
 """Inputs of the network for each cell; no unit."""
 NEAR_CELLS = 2.0
@@ -63,7 +90,8 @@ class Conditions(NamedTuple):
 
 
 def stack_maps(estimate: ProcessEstimate, binned: Binned) -> NDArray[np.float32]:
-    """Stack an estimate and the observations to maps (len(MAPS), rows, columns); empty cells hold 0."""
+    """Stack an estimate and the observations to maps (len(MAPS), rows, columns); empty
+    cells hold 0."""
     sides = [
         np.nan_to_num(part[side])
         for side in (0, 1)
@@ -83,7 +111,8 @@ def mirrored(maps: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
 
 
 def mirrored_field(field: NDArray[np.float32], mirror: int) -> NDArray[np.float32]:
-    """Mirror up and east (..., 2, rows, columns) as `mirrored` mirrors maps; applied twice, it changes nothing."""
+    """Mirror up and east (..., 2, rows, columns) as `mirrored` mirrors maps; applied twice,
+    it changes nothing."""
     if mirror & 1:
         field = field[..., ::-1, :]
     if mirror & 2:
@@ -98,7 +127,9 @@ def describe(maps: Float) -> Conditions:
     deviation = np.stack([named["deviation_up"], named["deviation_east"]])
     has_points = (named["count_west"] + named["count_east"]) > 0
     distance_cells = (
-        ndimage.distance_transform_edt(~has_points) if has_points.any() else np.full(has_points.shape, FAR_CELLS)
+        ndimage.distance_transform_edt(~has_points)
+        if has_points.any()
+        else np.full(has_points.shape, FAR_CELLS)
     )
     # The scale is that of cells near points: over water, the deviation is the prior's.
     is_near = distance_cells < FAR_CELLS if has_points.any() else np.ones_like(has_points)
@@ -107,7 +138,10 @@ def describe(maps: Float) -> Conditions:
     for side in ("west", "east"):
         channels += _side_channels(named, side, scale)
     level = mean[:, is_near].mean(axis=1)[:, None, None]
-    amplitude = np.sqrt(((mean - level)[:, is_near] ** 2).mean(axis=1))[:, None, None] + scale[:, None, None]
+    amplitude = (
+        np.sqrt(((mean - level)[:, is_near] ** 2).mean(axis=1))[:, None, None]
+        + scale[:, None, None]
+    )
     channels += list((mean - level) / amplitude)
     channels += list(np.log(deviation / scale[:, None, None]).clip(-LARGEST, LARGEST))
     contrast = np.log(amplitude / scale[:, None, None])
@@ -123,9 +157,14 @@ def _side_channels(named: dict[str, Float], side: str, scale: Float) -> list[Flo
     unit = np.where(has_points, np.hypot(up * scale[0], east * scale[1]), 1.0)
     error = np.where(has_points, named[f"error_{side}"], 1.0)
     residual_mm = named[f"change_{side}"] - up * named["mean_up"] - east * named["mean_east"]
-    residual, precision = np.where(has_points, residual_mm / unit, 0), np.where(has_points, (unit / error) ** 2, 0)
+    residual, precision = (
+        np.where(has_points, residual_mm / unit, 0),
+        np.where(has_points, (unit / error) ** 2, 0),
+    )
     total = ndimage.gaussian_filter(precision, NEAR_CELLS, mode="constant")
-    near = ndimage.gaussian_filter(precision * residual, NEAR_CELLS, mode="constant") / (total + 0.02)
+    near = ndimage.gaussian_filter(precision * residual, NEAR_CELLS, mode="constant") / (
+        total + 0.02
+    )
     return [
         np.arcsinh(residual),
         np.log1p(precision) / 2,
@@ -161,7 +200,9 @@ class SceneSet:
     def take(self, index: Sequence[int]) -> SceneSet:
         """Read the scenes `index`, in that order, into memory."""
         rows = list(index)
-        return SceneSet(np.asarray(self.maps[rows]), np.asarray(self.truth[rows]), [self.about[i] for i in rows])
+        return SceneSet(
+            np.asarray(self.maps[rows]), np.asarray(self.truth[rows]), [self.about[i] for i in rows]
+        )
 
     def of_domain(self, domain: str) -> SceneSet:
         """Return the scenes of one domain."""
@@ -178,12 +219,14 @@ def load_scenes(folder: Path) -> SceneSet:
         maps, truth = (np.load(folder / name, mmap_mode="r") for name in (MAPS_FILE, TRUTH_FILE))
     except (OSError, ValueError, EOFError) as error:
         raise InputError(
-            f"{folder}: not readable as scenes ({error}). Run `plumbline prepare` again.", key="scenes.unreadable"
+            f"{folder}: not readable as scenes ({error}). Run `plumbline prepare` again.",
+            key="scenes.unreadable",
         ) from None
     about = read_json(folder / SCENES_FILE)
     if not len(maps) == len(truth) == len(about):
         raise InputError(
-            f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Run `plumbline prepare` "
+            f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Run "
+            "`plumbline prepare` "
             "again.",
             key="scenes.unequal_counts",
         )

@@ -1,8 +1,9 @@
 """Gather observations to equations, and fit the covariance of up and east to them.
 
-Up and east are independent Matern-3/2 processes, seen along lines of sight: `change = los_up up + los_east east +
-noise`. The northward part is left out, which satellites near polar orbits hardly see. The covariance is fitted to the
-scatterers themselves by maximum likelihood (Rasmussen and Williams 2006, equation 5.8), the mean is unknown.
+Up and east are independent Matern-3/2 processes, seen along lines of sight: `change =
+los_up up + los_east east + noise`. The northward part is left out, which satellites near
+polar orbits hardly see. The covariance is fitted to the scatterers themselves by maximum
+likelihood (Rasmussen and Williams 2006, equation 5.8), the mean is unknown.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class Covariance(NamedTuple):
     nugget_mm: float
     """Noise beyond them, and movement of single scatterers."""
     delay_mm: float = 0.0
-    """Standard error that the typical scatterer shares with its neighbours; not fitted, see `delay.py`."""
+    """Standard error that the typical scatterer shares with its neighbours; not fitted, see
+    `delay.py`."""
 
 
 @dataclass(frozen=True)
@@ -62,24 +64,30 @@ class Points:
 
     def take(self, rows: NDArray[np.intp]) -> Points:
         """Select the rows, in that order."""
-        return replace(self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)})
+        return replace(
+            self, **{field.name: getattr(self, field.name)[rows] for field in fields(self)}
+        )
 
     def air(self, distance: Float, rows: NDArray[np.intp] | slice = slice(None)) -> Float:
-        """Return the covariance (..., n, n) of the delays of points `rows` (..., n) at these distances, mm^2."""
+        """Return the covariance (..., n, n) of the delays of points `rows` (..., n) at
+        these distances, mm^2."""
         size, reach, track = self.delay[rows], self.delay_m[rows], self.track[rows]
         shared = _outer(size) * np.exp(-distance / np.sqrt(_outer(reach)))
         return np.where(track[..., :, None] == track[..., None, :], shared, 0.0)
 
 
-def fit_covariance(observations: Observations, cell_m: float, seed: int = 0, groups: int = 24) -> Covariance:
-    """Fit the covariance by maximum composite likelihood (Varin et al. 2011) of drawn groups of the observations.
+def fit_covariance(
+    observations: Observations, cell_m: float, seed: int = 0, groups: int = 24
+) -> Covariance:
+    """Fit the covariance by maximum composite likelihood (Varin et al. 2011) of drawn
+    groups of the observations.
 
     Groups of neighbours determine noise and length, groups from all over the standard deviations.
 
     Args:
-        observations: at least one. cell_m: cells in which they are gathered before. seed: draws the
-            groups. groups: number of groups of `GROUP_SIZE` observations: half of them from all over,
-            half of neighbours.
+        observations: at least one. cell_m: cells in which they are gathered before. seed:
+            draws the groups. groups: number of groups of `GROUP_SIZE` observations: half of
+            them from all over, half of neighbours.
     """
     rng = np.random.default_rng(seed)
     points = gather(replace(observations, error=observations.error * observations.apart), cell_m)
@@ -95,12 +103,17 @@ def fit_covariance(observations: Observations, cell_m: float, seed: int = 0, gro
         value, slope = sum(term[0] for term in terms), np.sum([term[1] for term in terms], axis=0)
         return float(share * value + 0.5 * offset @ offset), share * slope + offset / PRIOR
 
-    best = optimize.minimize(loss, START_LOGS, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25})
-    return Covariance(*map(float, np.exp(best.x)))._replace(delay_mm=float(np.median(observations.delay)))
+    best = optimize.minimize(
+        loss, START_LOGS, jac=True, method="L-BFGS-B", bounds=BOUNDS, options={"maxiter": 25}
+    )
+    return Covariance(*map(float, np.exp(best.x)))._replace(
+        delay_mm=float(np.median(observations.delay))
+    )
 
 
 def _likelihood_loss(points: Points) -> Callable[[Covariance], tuple[float, Float]]:
-    """Return the negative logarithm of the likelihood of observations, up to a constant, with its slopes.
+    """Return the negative logarithm of the likelihood of observations, up to a constant,
+    with its slopes.
 
     Slopes (5,) are by the logarithms of the parameters (Rasmussen and Williams 2006, equation 5.9).
     """
@@ -130,7 +143,9 @@ def _likelihood_loss(points: Points) -> Callable[[Covariance], tuple[float, Floa
             2 * (diagonal * (at.noise_scale * points.error) ** 2).sum(),
             2 * diagonal.sum() * at.nugget_mm**2,
         )
-        return float(0.5 * points.value @ solution + np.log(np.diag(lower)).sum()), 0.5 * np.array(slopes)
+        return float(0.5 * points.value @ solution + np.log(np.diag(lower)).sum()), 0.5 * np.array(
+            slopes
+        )
 
     return loss
 
@@ -139,17 +154,27 @@ def gather(observations: Observations, cell_m: float) -> Points:
     """Gather observations in cells, by track, at their mean place in the cell."""
     cell = np.floor(observations.east_north / cell_m).astype(np.int64)
     key = (cell[:, 0] * 2**31 + cell[:, 1]) * 64 + observations.track
-    first, group, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)[1:]
+    first, group, count = np.unique(
+        key, return_index=True, return_inverse=True, return_counts=True
+    )[1:]
     weight = 1 / observations.error**2
     total = np.bincount(group, weight, len(count))
 
     def mean(values: Float) -> Float:
         return np.asarray(np.bincount(group, weight * values, len(count)) / total, float)
 
-    place = np.column_stack([mean(observations.east_north[:, k] - observations.east_north[0, k]) for k in (0, 1)])
+    place = np.column_stack(
+        [mean(observations.east_north[:, k] - observations.east_north[0, k]) for k in (0, 1)]
+    )
     view = np.column_stack([mean(observations.los[:, 2]), mean(observations.los[:, 0])])
     shared = (mean(observations.delay), observations.delay_m[first], observations.track[first])
-    return Points(place + observations.east_north[0], view, mean(observations.change), 1 / np.sqrt(total), *shared)
+    return Points(
+        place + observations.east_north[0],
+        view,
+        mean(observations.change),
+        1 / np.sqrt(total),
+        *shared,
+    )
 
 
 def _draw_groups(points: Points, rng: np.random.Generator, groups: int) -> list[Points]:
@@ -158,7 +183,9 @@ def _draw_groups(points: Points, rng: np.random.Generator, groups: int) -> list[
         return [points]
     rows = [rng.choice(count, GROUP_SIZE, replace=False) for _ in range(groups // 2)]
     for centre in rng.choice(count, groups - len(rows), replace=False):
-        rows.append(np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:GROUP_SIZE])
+        rows.append(
+            np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:GROUP_SIZE]
+        )
     return [points.take(group) for group in rows]
 
 

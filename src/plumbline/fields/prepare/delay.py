@@ -1,8 +1,8 @@
 """Estimate the turbulent delay of a track from the parts of its series that are shared at an epoch.
 
-The delay is alike at neighbouring points and new within days (Hanssen 2001, section 4.7); where products are filtered
-in time, some of it lasts. Its part in a change looks like movement of the ground, but is in one
-track alone, so the Gaussian process needs its size.
+The delay is alike at neighbouring points and new within days (Hanssen 2001, section 4.7);
+where products are filtered in time, some of it lasts. Its part in a change looks like
+movement of the ground, but is in one track alone, so the Gaussian process needs its size.
 """
 
 from __future__ import annotations
@@ -65,20 +65,27 @@ def estimate_delay(residuals: Float, place: Float) -> Delay:
     if first is None:
         return NONE
     low, high = np.log(LENGTHS_M)
-    best = optimize.minimize_scalar(lambda x: first.fit(np.exp(x))[0], bounds=(low, high), method="bounded").x
+    best = optimize.minimize_scalar(
+        lambda x: first.fit(np.exp(x))[0], bounds=(low, high), method="bounded"
+    ).x
     length = float(np.exp(best))
     nugget, sill = first.fit(length)[1]
     if sill * (1 - np.exp(-first.lag[-1] / length)) < LEAST_SHARED * nugget:
         return NONE
     later = {apart: _bin_variogram(residuals, place, apart) for apart in MEMORY_EPOCHS}
     memory = _fit_memory(
-        {apart: variogram.fit(length)[1][1] / sill for apart, variogram in later.items() if variogram is not None}
+        {
+            apart: variogram.fit(length)[1][1] / sill
+            for apart, variogram in later.items()
+            if variogram is not None
+        }
     )
     return Delay(float(np.sqrt(sill / (1 - memory))), length, memory)
 
 
 class _Variogram(NamedTuple):
-    """Half of the mean square of differences (M,), mm^2, at M distances `lag`, m, from `pairs` of points."""
+    """Half of the mean square of differences (M,), mm^2, at M distances `lag`, m, from
+    `pairs` of points."""
 
     lag: Float
     gamma: Float
@@ -93,7 +100,8 @@ class _Variogram(NamedTuple):
 
 
 def _bin_variogram(residuals: Float, place: Float, apart: int) -> _Variogram | None:
-    """Return the variogram of the differences of epochs `apart` from each other; None if the pairs are too few."""
+    """Return the variogram of the differences of epochs `apart` from each other; None if
+    the pairs are too few."""
     steps = (residuals[:, apart:] - residuals[:, :-apart]) / np.sqrt(2)
     steps = steps[:, np.isfinite(steps).any(axis=0)]
     enough = np.isfinite(steps).sum(axis=1) > steps.shape[1] / 2
@@ -113,7 +121,8 @@ def _bin_variogram(residuals: Float, place: Float, apart: int) -> _Variogram | N
     if len(full_bins) < 4:
         return None
     gamma, lag = (
-        np.bincount(number, part, len(count))[full_bins] / count[full_bins] for part in (half_square, distance)
+        np.bincount(number, part, len(count))[full_bins] / count[full_bins]
+        for part in (half_square, distance)
     )
     return _Variogram(lag, gamma, count[full_bins].astype(float))
 
@@ -127,5 +136,8 @@ def _fit_memory(ratios: dict[int, float]) -> float:
     if not ratios:
         return 0.0
     candidates = np.linspace(0, MAX_MEMORY, 81)
-    misfits = [np.log((1 - candidates**k) / (1 - candidates)) - np.log(max(ratio, 0.1)) for k, ratio in ratios.items()]
+    misfits = [
+        np.log((1 - candidates**k) / (1 - candidates)) - np.log(max(ratio, 0.1))
+        for k, ratio in ratios.items()
+    ]
     return float(candidates[np.square(misfits).sum(axis=0).argmin()])

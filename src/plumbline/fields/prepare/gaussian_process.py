@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
-from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, Points, gather, noise_deviation
+from plumbline.fields.prepare.covariance import (
+    VAGUE_MM,
+    Covariance,
+    Points,
+    gather,
+    noise_deviation,
+)
 from plumbline.fields.prepare.grid import Grid, Observations
 from plumbline.fields.prepare.local_covariance import Places, correlation, fit_places
 
@@ -33,7 +39,9 @@ class ProcessEstimate(NamedTuple):
     deviation: Float
 
 
-def estimate(observations: Observations, grid: Grid, covariance: Covariance, halo_m: float = 160.0) -> ProcessEstimate:
+def estimate(
+    observations: Observations, grid: Grid, covariance: Covariance, halo_m: float = 160.0
+) -> ProcessEstimate:
     """Estimate mean and standard deviation of up and east in the cells of a grid.
 
     Solved on every second cell, the deviation on every fourth, and interpolated: both are smooth.
@@ -47,7 +55,9 @@ def estimate(observations: Observations, grid: Grid, covariance: Covariance, hal
     shape = (2, grid.rows, grid.columns)
     prior = np.array([covariance.up_mm, covariance.east_mm])[:, None, None]
     if not len(nearby):
-        return ProcessEstimate(np.zeros(shape), np.broadcast_to(np.hypot(prior, VAGUE_MM), shape).copy())
+        return ProcessEstimate(
+            np.zeros(shape), np.broadcast_to(np.hypot(prior, VAGUE_MM), shape).copy()
+        )
     points = gather(nearby, grid.cell_m)
     wider = grid.cell_m
     while len(points.value) > MAX_OBSERVATIONS:
@@ -57,11 +67,17 @@ def estimate(observations: Observations, grid: Grid, covariance: Covariance, hal
     mean, deviation = [], []
     place, axes = _coarse_centres(grid, 2)
     for part, _ in solved.towards(place):
-        mean.append(_interpolate_grid((part @ solved.weights).reshape(len(axes[0]), len(axes[1])), axes, grid))
+        mean.append(
+            _interpolate_grid(
+                (part @ solved.weights).reshape(len(axes[0]), len(axes[1])), axes, grid
+            )
+        )
     place, axes = _coarse_centres(grid, 4)
     for part, variance in solved.towards(place):
         explained = linalg.solve_triangular(solved.lower, part.T, lower=True, check_finite=False)
-        values = np.sqrt(np.maximum(variance - (explained**2).sum(axis=0), 1e-4)).reshape(len(axes[0]), len(axes[1]))
+        values = np.sqrt(np.maximum(variance - (explained**2).sum(axis=0), 1e-4)).reshape(
+            len(axes[0]), len(axes[1])
+        )
         deviation.append(_interpolate_grid(values, axes, grid))
     if not points.view[:, 1].any():  # see `Observations.along_line`
         mean[1], deviation[1] = np.zeros(shape[1:]), np.full(shape[1:], CERTAIN_MM)
@@ -79,7 +95,8 @@ class _SolvedCokriging:
         distance = cdist(points.place, points.place)
         covariance = correlation(distance, self._length, self._length)
         size_up, size_east = (
-            size * self._factors.amplitude * part for size, part in ((whole.up_mm, up), (whole.east_mm, east))
+            size * self._factors.amplitude * part
+            for size, part in ((whole.up_mm, up), (whole.east_mm, east))
         )
         covariance *= np.outer(size_up, size_up) + np.outer(size_east, size_east)
         covariance += VAGUE_MM**2 * (np.outer(up, up) + np.outer(east, east)) + points.air(distance)
@@ -99,12 +116,18 @@ class _SolvedCokriging:
         return lower, linalg.cho_solve((lower, True), self._points.value, check_finite=False)
 
     def towards(self, place: Float) -> list[tuple[Float, Float]]:
-        """Return, of up and of east at places (M, 2): covariances (M, n) with the observations, and variances (M,)."""
+        """Return, of up and of east at places (M, 2): covariances (M, n) with the
+        observations, and variances (M,)."""
         factors = self._places.at(place)
-        shared = correlation(cdist(place, self._points.place), factors.length * self._whole.length_m, self._length)
+        shared = correlation(
+            cdist(place, self._points.place), factors.length * self._whole.length_m, self._length
+        )
         shared *= factors.amplitude[:, None] * self._factors.amplitude
         return [
-            ((size**2 * shared + VAGUE_MM**2) * self._points.view[:, k], (size * factors.amplitude) ** 2 + VAGUE_MM**2)
+            (
+                (size**2 * shared + VAGUE_MM**2) * self._points.view[:, k],
+                (size * factors.amplitude) ** 2 + VAGUE_MM**2,
+            )
             for k, size in enumerate((self._whole.up_mm, self._whole.east_mm))
         ]
 
@@ -120,7 +143,8 @@ def _coarse_centres(grid: Grid, step: int) -> tuple[Float, tuple[Float, Float]]:
 
 
 def _interpolate_grid(values: Float, axes: tuple[Float, Float], grid: Grid) -> Float:
-    """Interpolate values at `axes` (falling northings, rising eastings) to all cells of the grid, bilinearly."""
+    """Interpolate values at `axes` (falling northings, rising eastings) to all cells of the
+    grid, bilinearly."""
     rows = _interpolate_rows(-axes[0], -grid.northings, values)
     return _interpolate_rows(axes[1], grid.eastings, rows.T).T
 
@@ -131,4 +155,6 @@ def _interpolate_rows(nodes: Float, wanted: Float, values: Float) -> Float:
         return np.repeat(values, len(wanted), axis=0)
     after = np.clip(np.searchsorted(nodes, wanted), 1, len(nodes) - 1)
     share = (wanted - nodes[after - 1]) / (nodes[after] - nodes[after - 1])
-    return np.asarray(values[after - 1] * (1 - share)[:, None] + values[after] * share[:, None], float)
+    return np.asarray(
+        values[after - 1] * (1 - share)[:, None] + values[after] * share[:, None], float
+    )

@@ -71,7 +71,9 @@ class Observations:
 
     def take(self, index: NDArray[np.intp] | NDArray[np.bool_]) -> Self:
         """Select the rows `index`, in that order."""
-        return replace(self, **{field.name: getattr(self, field.name)[index] for field in fields(self)})
+        return replace(
+            self, **{field.name: getattr(self, field.name)[index] for field in fields(self)}
+        )
 
 
 def years_of(tracks: Sequence[Track]) -> float:
@@ -81,7 +83,8 @@ def years_of(tracks: Sequence[Track]) -> float:
 
 
 def observe(tracks: Sequence[Track]) -> Observations:
-    """Estimate the changes of all scatterers over the common period; leave out those with too few epochs.
+    """Estimate the changes of all scatterers over the common period; leave out those with
+    too few epochs.
 
     Raises:
         InputError: a track has too few epochs, or no scatterer is left.
@@ -91,15 +94,20 @@ def observe(tracks: Sequence[Track]) -> Observations:
     years = years_of(tracks)
     with one_blas_thread():
         parts = list(
-            in_threads(lambda number: _observe_track(tracks[number], number, periods.start, years), periods.used)
+            in_threads(
+                lambda number: _observe_track(tracks[number], number, periods.start, years),
+                periods.used,
+            )
         )
     columns = {
-        field.name: np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Observations)
+        field.name: np.concatenate([getattr(part, field.name) for part in parts])
+        for field in fields(Observations)
     }
     observations = Observations(**columns)
     if not len(observations):
         raise InputError(
-            "no point has enough epochs with a value to estimate a change. Give products of a longer time.",
+            "no point has enough epochs with a value to estimate a change. Give products of a "
+            "longer time.",
             key="points.too_few_epochs",
         )
     return observations
@@ -108,16 +116,21 @@ def observe(tracks: Sequence[Track]) -> Observations:
 def _observe_track(track: Track, number: int, start: np.datetime64, years: float) -> Observations:
     when = (track.epochs - start) / np.timedelta64(1, "D") / DAYS_A_YEAR / max(years, 1e-9)
     place = np.column_stack([track.easting, track.northing])
-    changes = estimate_changes(remove_steps(track.displacement, place, track.epochs), when, years, place)
+    changes = estimate_changes(
+        remove_steps(track.displacement, place, track.epochs), when, years, place
+    )
     rows = np.flatnonzero(np.isfinite(changes.change) & np.isfinite(place).all(axis=1))
     change, error, delay, delay_m = (part[rows] for part in changes)
     los, track_index = track.los[rows].astype(float), np.full(len(rows), number, np.intp)
-    observations = Observations(place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), track_index)
+    observations = Observations(
+        place[rows], los, change, error, delay, delay_m, np.ones(len(rows)), track_index
+    )
     return replace(observations, apart=_outlier_factors(observations))
 
 
 def _outlier_factors(observations: Observations) -> Float:
-    """Return the factor (N,) on a scatterer's error: 1 if it agrees with the median of its neighbours."""
+    """Return the factor (N,) on a scatterer's error: 1 if it agrees with the median of its
+    neighbours."""
     if len(observations) < NEIGHBOURS:
         return np.ones(len(observations))
     distance, near = cKDTree(observations.east_north).query(observations.east_north, k=NEIGHBOURS)
@@ -125,7 +138,9 @@ def _outlier_factors(observations: Observations) -> Float:
     median = np.nanmedian(values, axis=1)
     spread = 1.4826 * np.nanmedian(np.abs(values - median[:, None]), axis=1)
     enough = np.isfinite(values).sum(axis=1) >= 4
-    deviations = np.abs(observations.change - median) / np.sqrt(observations.error**2 + spread**2 + 0.1)
+    deviations = np.abs(observations.change - median) / np.sqrt(
+        observations.error**2 + spread**2 + 0.1
+    )
     return np.where(enough, np.maximum(1.0, deviations / SUSPECT) ** 2, 1.0)
 
 
@@ -143,18 +158,31 @@ class Grid:
 
     def window(self, row: int, column: int, rows: int, columns: int) -> Grid:
         """Return a window of the grid, which may reach beyond it."""
-        return Grid(self.left + column * self.cell_m, self.top - row * self.cell_m, self.cell_m, rows, columns)
+        return Grid(
+            self.left + column * self.cell_m,
+            self.top - row * self.cell_m,
+            self.cell_m,
+            rows,
+            columns,
+        )
 
     def cut(self, west: float, south: float, east: float, north: float) -> Grid:
-        """Return the cells that reach into bounds, m; at least one cell, and none beyond the grid."""
+        """Return the cells that reach into bounds, m; at least one cell, and none beyond the
+        grid."""
         first_column, last_column = np.clip(
-            [np.floor((west - self.left) / self.cell_m), np.ceil((east - self.left) / self.cell_m)], 0, self.columns
+            [np.floor((west - self.left) / self.cell_m), np.ceil((east - self.left) / self.cell_m)],
+            0,
+            self.columns,
         )
         first_row, last_row = np.clip(
-            [np.floor((self.top - north) / self.cell_m), np.ceil((self.top - south) / self.cell_m)], 0, self.rows
+            [np.floor((self.top - north) / self.cell_m), np.ceil((self.top - south) / self.cell_m)],
+            0,
+            self.rows,
         )
         row, column = min(int(first_row), self.rows - 1), min(int(first_column), self.columns - 1)
-        return self.window(row, column, max(1, int(last_row) - row), max(1, int(last_column) - column))
+        return self.window(
+            row, column, max(1, int(last_row) - row), max(1, int(last_column) - column)
+        )
 
     @property
     def eastings(self) -> Float:
@@ -167,7 +195,8 @@ class Grid:
         return np.asarray(self.top - (np.arange(self.rows) + 0.5) * self.cell_m, float)
 
     def place(self, east_north: Float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return row and column (N,) of positions (N, 2); outside of the grid they are below 0 or too large."""
+        """Return row and column (N,) of positions (N, 2); outside of the grid they are
+        below 0 or too large."""
         column = np.floor((east_north[:, 0] - self.left) / self.cell_m).astype(np.intp)
         row = np.floor((self.top - east_north[:, 1]) / self.cell_m).astype(np.intp)
         return row, column
@@ -176,7 +205,12 @@ class Grid:
         """Return (N,) whether positions are in the grid or at most `margin_m` outside."""
         east, north = east_north[:, 0] - self.left, self.top - east_north[:, 1]
         wide, high = self.columns * self.cell_m, self.rows * self.cell_m
-        return (east >= -margin_m) & (east < wide + margin_m) & (north >= -margin_m) & (north < high + margin_m)
+        return (
+            (east >= -margin_m)
+            & (east < wide + margin_m)
+            & (north >= -margin_m)
+            & (north < high + margin_m)
+        )
 
 
 def grid_over(east_north: Float, cell_m: float, margin_m: float) -> Grid:
@@ -214,7 +248,9 @@ def bin_observations(observations: Observations, grid: Grid) -> Binned:
     precision = 1 / (observations.error * observations.apart)[inside] ** 2
 
     def total(values: Float) -> Float:
-        return np.asarray(np.bincount(cell, values, size), float).reshape(2, grid.rows, grid.columns)
+        return np.asarray(np.bincount(cell, values, size), float).reshape(
+            2, grid.rows, grid.columns
+        )
 
     weight = total(precision)
     with np.errstate(invalid="ignore", divide="ignore"):

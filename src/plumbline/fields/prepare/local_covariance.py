@@ -17,7 +17,14 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-from plumbline.fields.prepare.covariance import VAGUE_MM, Covariance, Float, Points, matern, noise_deviation
+from plumbline.fields.prepare.covariance import (
+    VAGUE_MM,
+    Covariance,
+    Float,
+    Points,
+    matern,
+    noise_deviation,
+)
 from plumbline.fields.prepare.grid import Grid
 
 AMPLITUDES, LENGTHS, NOISES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.35, 0.7, 1.4), (1.0, 5.0)
@@ -59,7 +66,10 @@ class Places(NamedTuple):
         """Return the factors at places (N, 2), m, interpolated."""
         row, column = (place[:, 1] - self.bottom) / self.step, (place[:, 0] - self.left) / self.step
         return Factors(
-            *(np.exp(ndimage.map_coordinates(part, [row, column], order=1, mode="nearest")) for part in self.logs)
+            *(
+                np.exp(ndimage.map_coordinates(part, [row, column], order=1, mode="nearest"))
+                for part in self.logs
+            )
         )
 
 
@@ -79,7 +89,9 @@ def fit_places(points: Points, whole: Covariance, grid: Grid, margin_m: float) -
         for low, high in ((west_m, east_m), (south_m, north_m))
     )
     x, y = np.meshgrid(east, north)
-    logs = _posterior_means(points, whole, np.column_stack([x.ravel(), y.ravel()])).reshape(3, *x.shape)
+    logs = _posterior_means(points, whole, np.column_stack([x.ravel(), y.ravel()])).reshape(
+        3, *x.shape
+    )
     smooth = np.stack([ndimage.gaussian_filter(part, SMOOTH, mode="nearest") for part in logs])
     return Places(float(east[0]), float(north[0]), step, smooth)
 
@@ -110,9 +122,9 @@ def _posterior_means(points: Points, whole: Covariance, nodes: Float) -> Float:
         joint[:, :-1, :-1] = covariance
         joint[:, diagonal, diagonal] += np.exp(2 * log_noise) * noise
         root = np.linalg.cholesky(joint)
-        log_posterior[number] = -0.5 * (root[:, -1, :-1] ** 2).sum(axis=1) - np.log(root[:, diagonal, diagonal]).sum(
-            axis=1
-        )
+        log_posterior[number] = -0.5 * (root[:, -1, :-1] ** 2).sum(axis=1) - np.log(
+            root[:, diagonal, diagonal]
+        ).sum(axis=1)
     log_posterior -= 0.5 * ((candidates / PRIOR) ** 2).sum(axis=1)[:, None]
     weight = np.exp(log_posterior - log_posterior.max(axis=0))
     return np.asarray(candidates.T @ (weight / weight.sum(axis=0)), float)
@@ -121,4 +133,6 @@ def _posterior_means(points: Points, whole: Covariance, nodes: Float) -> Float:
 def correlation(distance: Float, first: Float, second: Float) -> Float:
     """Return the correlation (N, M) of places with lengths, m, `first` (N,) and `second` (M,)."""
     square = (first[:, None] ** 2 + second[None, :] ** 2) / 2
-    return np.asarray(first[:, None] * second[None, :] / square * matern(distance / np.sqrt(square), 1.0), float)
+    return np.asarray(
+        first[:, None] * second[None, :] / square * matern(distance / np.sqrt(square), 1.0), float
+    )

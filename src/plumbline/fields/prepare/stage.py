@@ -12,7 +12,14 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.core.jobs import WORK, alone, remove, run_jobs
-from plumbline.fields.prepare.conditions import MAPS, MAPS_FILE, SCENES_FILE, SPLITS, TRUTH_FILE, stack_maps
+from plumbline.fields.prepare.conditions import (
+    MAPS,
+    MAPS_FILE,
+    SCENES_FILE,
+    SPLITS,
+    TRUTH_FILE,
+    stack_maps,
+)
 from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.gaussian_process import estimate
 from plumbline.fields.prepare.grid import Grid, bin_observations, observe
@@ -38,9 +45,13 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
     Raises:
         InputError: there is no scene, one is damaged, or their sizes differ.
     """
-    scenes = sorted(path for path in ingested.iterdir() if path.is_dir()) if ingested.is_dir() else []
+    scenes = (
+        sorted(path for path in ingested.iterdir() if path.is_dir()) if ingested.is_dir() else []
+    )
     if not scenes:
-        raise InputError(f"{ingested}: no scene found. Run `plumbline ingest` first.", key="scenes.none")
+        raise InputError(
+            f"{ingested}: no scene found. Run `plumbline ingest` first.", key="scenes.none"
+        )
     with alone(STAGE), atomic_folder(out) as folder:
         work = WORK.resolve() / STAGE / folder.name
         jobs = [_PrepareJob(work / scene.name, scene, params.halo_m) for scene in scenes]
@@ -56,13 +67,21 @@ def _prepare(job: _PrepareJob) -> None:
     observations = observe(read_points_table(job.scene / POINTS))
     if observations.directions == 1:
         east, _, up = observations.los.mean(axis=0)
-        truth, observations = np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]), observations.along_line()
+        truth, observations = (
+            np.stack([up * truth[0] + east * truth[1], 0 * truth[0]]),
+            observations.along_line(),
+        )
     covariance = fit_covariance(observations, grid.cell_m)
-    maps = stack_maps(estimate(observations, grid, covariance, job.halo_m), bin_observations(observations, grid))
+    maps = stack_maps(
+        estimate(observations, grid, covariance, job.halo_m), bin_observations(observations, grid)
+    )
     about = read_json(job.scene / ABOUT)
     record = {
         **{name: about[name] for name in ("name", "domain", "level", "tracks")},
-        "density": 1e6 * len(observations) / about["tracks"] / (grid.rows * grid.columns * grid.cell_m**2),
+        "density": 1e6
+        * len(observations)
+        / about["tracks"]
+        / (grid.rows * grid.columns * grid.cell_m**2),
         "covariance": _round_figures(covariance._asdict()),
     }
     with atomic_folder(job.folder) as folder:
@@ -96,13 +115,21 @@ def _round_figures(figures: dict[str, float]) -> dict[str, float]:
 
 
 def _split(names: list[str], shares: Shares) -> dict[str, list[str]]:
-    """Return the scenes of each split; every domain has the same shares, spread over its difficulties."""
+    """Return the scenes of each split; every domain has the same shares, spread over its
+    difficulties."""
     splits: dict[str, list[str]] = {name: [] for name in SPLITS}
     for domain in sorted({name.rpartition("-")[0] for name in names}):
         scene_names = [name for name in names if name.rpartition("-")[0] == domain]
         order = np.random.default_rng(len(scene_names)).permutation(len(scene_names))
-        cuts = np.cumsum([round(share * len(scene_names)) for share in (shares.test, shares.calibrate, shares.tune)])
-        for split, part in zip(("test", "calibrate", "tune", "train"), np.split(order, cuts), strict=True):
+        cuts = np.cumsum(
+            [
+                round(share * len(scene_names))
+                for share in (shares.test, shares.calibrate, shares.tune)
+            ]
+        )
+        for split, part in zip(
+            ("test", "calibrate", "tune", "train"), np.split(order, cuts), strict=True
+        ):
             splits[split] += sorted(scene_names[number] for number in part)
     return splits
 
@@ -127,7 +154,8 @@ def _stack(out: Path, parts: list[Path]) -> None:
         if array.shape != first.shape:
             sizes = f"{array.shape[-2:]} cells found, {first.shape[-2:]} in {parts[0].parent.name}"
             raise InputError(
-                f"{part.parent.name}: {sizes}. Scenes of one training need one size.", key="scenes.unequal_sizes"
+                f"{part.parent.name}: {sizes}. Scenes of one training need one size.",
+                key="scenes.unequal_sizes",
             )
         stacked[number] = array
     stacked.flush()

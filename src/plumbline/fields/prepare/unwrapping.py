@@ -1,9 +1,9 @@
 """Find patches of points that are off by half a wavelength from some epoch on, and remove the step.
 
 Phase is known modulo one cycle, so a step of half a wavelength between epochs is ambiguous
-(Hanssen 2001, section 2.3). The error is one of a patch of one track: neighbours have it at the same
-epoch, with the same sign, and its size is that of a radar band. A movement of the ground lasts some
-epochs, which distinguishes it from a step.
+(Hanssen 2001, section 2.3). The error is one of a patch of one track: neighbours have it at
+the same epoch, with the same sign, and its size is that of a radar band. A movement of the
+ground lasts some epochs, which distinguishes it from a step.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class _Steps(NamedTuple):
 def remove_steps(
     displacement: NDArray[np.float32], place: Float, epochs: NDArray[np.datetime64]
 ) -> NDArray[np.float32]:
-    """Return the series of one track without steps of half a wavelength: the same array where there is none.
+    """Return the series of one track without steps of half a wavelength: the same array
+    where there is none.
 
     Args:
         displacement: (N, T) mm, NaN where missing. place: (N, 2) m.
@@ -86,7 +87,9 @@ def half_wavelength(epochs: NDArray[np.datetime64]) -> float | None:
 
 def _neighbours(place: Float) -> NDArray[np.intp]:
     """Return rows (N, k) of the nearest points, itself first and again in place of far ones."""
-    distance, near = cKDTree(np.nan_to_num(place)).query(np.nan_to_num(place), k=min(NEIGHBOURS, len(place)))
+    distance, near = cKDTree(np.nan_to_num(place)).query(
+        np.nan_to_num(place), k=min(NEIGHBOURS, len(place))
+    )
     return np.where(distance <= NEAR_M, near, np.arange(len(place))[:, None])
 
 
@@ -96,7 +99,9 @@ def _fill_gaps(displacement: NDArray[np.float32]) -> Float:
     when = np.arange(filled.shape[1])
     for row in np.flatnonzero(np.isnan(filled).any(axis=1)):
         is_valid = np.isfinite(filled[row])
-        filled[row] = np.interp(when, when[is_valid], filled[row, is_valid]) if is_valid.any() else 0.0
+        filled[row] = (
+            np.interp(when, when[is_valid], filled[row, is_valid]) if is_valid.any() else 0.0
+        )
     return filled
 
 
@@ -118,7 +123,8 @@ def _fit_steps(series: Float) -> _Steps:
         ramp[:, first] = projections[:, 1] / np.sqrt(power[1])
     step = size * weight
     noise = _deviation(step[:, firsts])
-    # A series without noise has steps that are exact: a tenth of a millimetre is what products write.
+    # A series without noise has steps that are exact: a tenth of a millimetre is what
+    # products write.
     deviation = np.divide(noise, weight, out=np.full_like(weight, np.inf), where=weight > 0)
     return _Steps(step / noise, ramp / _deviation(ramp[:, firsts]), size, deviation)
 
@@ -152,11 +158,17 @@ def _find_patches(
     for first in np.flatnonzero(seeds.sum(axis=0) >= LEAST_PATCH):
         for sign in (-1, 1):
             seed = seeds[:, first] & (np.sign(pooled.size[:, first]) == sign)
-            gain = _log_likelihood_ratio(sign * steps.size[:, first], steps.deviation[:, first], half)
+            gain = _log_likelihood_ratio(
+                sign * steps.size[:, first], steps.deviation[:, first], half
+            )
             inside = _grow(seed, gain.clip(-MAX_OWN_RATIO, MAX_OWN_RATIO), near)
             if min(seed.sum(), inside.sum()) < LEAST_PATCH:
                 continue
-            if SIZE_BOUNDS[0] * half < np.median(sign * steps.size[inside, first]) < SIZE_BOUNDS[1] * half:
+            if (
+                SIZE_BOUNDS[0] * half
+                < np.median(sign * steps.size[inside, first])
+                < SIZE_BOUNDS[1] * half
+            ):
                 patches.append((int(first), sign * inside.astype(np.int8)))
     return patches
 
@@ -168,7 +180,9 @@ def _log_likelihood_ratio(size: Float, deviation: Float, half: float) -> Float:
 
 def _local_maximum(values: Float) -> Float:
     """Return the largest of each row within `PEAK_EPOCHS` epochs."""
-    return np.asarray(ndimage.maximum_filter1d(values, 2 * PEAK_EPOCHS + 1, axis=1, mode="constant"), float)
+    return np.asarray(
+        ndimage.maximum_filter1d(values, 2 * PEAK_EPOCHS + 1, axis=1, mode="constant"), float
+    )
 
 
 def _grow(seed: NDArray[np.bool_], gain: Float, near: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -35,7 +35,10 @@ def gate(validated: Path, params: FieldGates, out: Path) -> None:
     Raises:
         InputError: a file of the evidence is missing or damaged.
     """
-    measured, fixed = read_json(validated / "measured.json"), read_json(validated / "metrics.json")[ALL]
+    measured, fixed = (
+        read_json(validated / "measured.json"),
+        read_json(validated / "metrics.json")[ALL],
+    )
     # A promotion applies the rules with `max_ratio_to: champion`, see `compare_fields`.
     rules = [rule for rule in params.rules if rule.max_ratio_to != "champion"]
     verdict = evaluate(rules, read_scenes(validated / SCENES), fixed, params)
@@ -64,23 +67,30 @@ def read_scenes(path: Path) -> dict[str, dict[str, list[Figures]]]:
                 figures = {metric: float(row[metric]) for metric in METRICS}
                 table.setdefault(row["slice"], {}).setdefault(row["model"], []).append(figures)
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file. Run `plumbline validate` first.", key="file.missing") from None
+        raise InputError(
+            f"{path}: no such file. Run `plumbline validate` first.", key="file.missing"
+        ) from None
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise InputError(
-            f"{path}: unreadable figures ({error}). Run `plumbline validate` again.", key="figures.unreadable"
+            f"{path}: unreadable figures ({error}). Run `plumbline validate` again.",
+            key="figures.unreadable",
         ) from None
     return table
 
 
-def evaluate(rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: FieldGates) -> dict[str, Any]:
-    """Return the verdict over `rules`: `pass` only if a rule exists and all are met; a missing figure fails."""
+def evaluate(
+    rules: Sequence[FieldGate], table: Table, fixed: Fixed, params: FieldGates
+) -> dict[str, Any]:
+    """Return the verdict over `rules`: `pass` only if a rule exists and all are met; a
+    missing figure fails."""
     results = [_apply_rule(rule, table, fixed, params) for rule in rules]
     passed = bool(results) and all(result["passed"] for result in results)
     return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
 
 
 def mean_of(rows: Sequence[Figures], metric: str) -> float | None:
-    """Return the mean over scenes that have a figure; None without any, or if an answer in one of them is NaN."""
+    """Return the mean over scenes that have a figure; None without any, or if an answer in
+    one of them is NaN."""
     values = figures_of(rows, metric)
     mean = float(np.mean(values)) if values else math.nan
     return mean if math.isfinite(mean) else None
@@ -97,8 +107,17 @@ def _apply_rule(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates)
     if rule.metric in ("parity_mm", "size_bytes"):
         value = fixed.get(rule.artifact, {}).get(rule.metric)
     else:
-        value = mean_of(rows, rule.metric) if len(figures_of(rows, rule.metric)) >= params.min_scenes else None
-    about: dict[str, Any] = {"metric": rule.metric, "artifact": rule.artifact, "slice": rule.slice, "value": value}
+        value = (
+            mean_of(rows, rule.metric)
+            if len(figures_of(rows, rule.metric)) >= params.min_scenes
+            else None
+        )
+    about: dict[str, Any] = {
+        "metric": rule.metric,
+        "artifact": rule.artifact,
+        "slice": rule.slice,
+        "value": value,
+    }
     bounds = {"min": rule.min, "max": rule.max, f"max_ratio_to {rule.max_ratio_to}": rule.bound}
     kind, bound = next((kind, bound) for kind, bound in bounds.items() if bound is not None)
     if rule.max_ratio_to is None:
@@ -115,12 +134,18 @@ def _apply_rule(rule: FieldGate, table: Table, fixed: Fixed, params: FieldGates)
     passed = upper is not None and upper <= bound
     about |= {"kind": kind, "ratio_bound": upper, "bound": bound, "passed": passed}
     ratio_text = "no figure" if upper is None else f"{upper:.4g}"
-    words = f"with {100 * params.confidence:g} % confidence at most {ratio_text} times that of {rule.max_ratio_to}"
+    words = (
+        f"with {100 * params.confidence:g} % confidence at most {ratio_text} times that of "
+        f"{rule.max_ratio_to}"
+    )
     return _with_text(about, f"{words}; at most {bound:.4g} allowed")
 
 
 def _with_text(verdict: dict[str, Any], words: str) -> dict[str, Any]:
     """Return the verdict on a rule with its line for the log."""
     value = "no figure" if verdict["value"] is None else f"{verdict['value']:.4g}"
-    text = f"{verdict['metric']} of {verdict['artifact']} on {verdict['slice']}: {value} found, {words}"
+    text = (
+        f"{verdict['metric']} of {verdict['artifact']} on {verdict['slice']}: {value} found, "
+        f"{words}"
+    )
     return {**verdict, "text": text}

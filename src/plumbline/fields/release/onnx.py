@@ -25,7 +25,14 @@ from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, write_csv, write_json
 from plumbline.fields.model.adapter_files import ADAPTERS
-from plumbline.fields.model.denoiser import PACKED_SPEC, PACKED_WEIGHTS, SPEC, WEIGHTS, FieldDenoiser, load_denoiser
+from plumbline.fields.model.denoiser import (
+    PACKED_SPEC,
+    PACKED_WEIGHTS,
+    SPEC,
+    WEIGHTS,
+    FieldDenoiser,
+    load_denoiser,
+)
 from plumbline.fields.model.scores import ScoreSettings, restore_scenes
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import read_spread
@@ -39,7 +46,8 @@ MIN_HALVED = 64
 
 
 def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
-    """Write the network with its spec. Weights keep the names of the module, so that adapters find them.
+    """Write the network with its spec. Weights keep the names of the module, so that
+    adapters find them.
 
     Args:
         model: in evaluation mode. path: file to write. opset: of ONNX.
@@ -52,9 +60,12 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
         torch.randn(shape[0], len(model.spec.conditions), *shape[1:]),
     )
     batch = torch.export.Dim("batch", min=1, max=4096)
-    rows, columns = (torch.export.Dim(name, min=2, max=128) * multiple for name in ("rows", "columns"))
+    rows, columns = (
+        torch.export.Dim(name, min=2, max=128) * multiple for name in ("rows", "columns")
+    )
     sizes = {0: batch, 2: rows, 3: columns}
-    # Not by `export.onnx`: a stage of fields depends on no code of the diagnosis, so that an edit there repeats none.
+    # Not by `export.onnx`: a stage of fields depends on no code of the diagnosis, so that an
+    # edit there repeats none.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.inference_mode():
         warnings.simplefilter("ignore")
@@ -71,16 +82,26 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
     written = program.model_proto
     graph = written.graph
     # The exporter's notes hold paths of this machine, and the members of sets in any order.
-    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+    for part in (
+        graph,
+        *graph.node,
+        *graph.input,
+        *graph.output,
+        *graph.value_info,
+        *graph.initializer,
+    ):
         del part.metadata_props[:]
     about = json.dumps(model.spec.model_dump(mode="json"))
     helper.set_model_props(written, {"name": "plumbline-restoration", "spec": about})
-    written.ir_version = helper.find_min_ir_version_for(written.opset_import)  # older runtimes refuse a higher one
+    written.ir_version = helper.find_min_ir_version_for(
+        written.opset_import
+    )  # older runtimes refuse a higher one
     onnx.save(written, path)
 
 
 def halve_weights(source: Path, out: Path) -> None:
-    """Store the weights in 16 bits and compute in 32: half the bytes, at any device's usual speed."""
+    """Store the weights in 16 bits and compute in 32: half the bytes, at any device's usual
+    speed."""
     model = onnx.load(source)
     del model.graph.value_info[:]
     casts = []
@@ -107,9 +128,11 @@ class _CalibrationBatches(CalibrationDataReader):  # type: ignore[misc]
 
 
 def quantize_weights(source: Path, out: Path, batches: Sequence[dict[str, NDArray[Any]]]) -> None:
-    """Quantise convolutions and products to 8 bits, with ranges from `batches`; first and last layer stay in float.
+    """Quantise convolutions and products to 8 bits, with ranges from `batches`; first and
+    last layer stay in float.
 
-    Static, symmetric, ranges for each channel of the weights; `reduce_range` for processors without VNNI.
+    Static, symmetric, ranges for each channel of the weights; `reduce_range` for processors
+    without VNNI.
     """
     model = onnx.load(source)
     del model.graph.value_info[:]
@@ -148,7 +171,8 @@ BATCH = 8
 
 
 def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) -> None:
-    """Write the models of `ARTIFACTS`, the weights in 16 bits, the spread and the adapters into `out`.
+    """Write the models of `ARTIFACTS`, the weights in 16 bits, the spread and the adapters
+    into `out`.
 
     Raises:
         InputError: an input folder is missing or damaged.
@@ -160,7 +184,9 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
         halve_weights(folder / "float32.onnx", folder / "fp16.onnx")
         batches = _make_batches(model, scenes, params)
         quantize_weights(folder / "float32.onnx", folder / "int8.onnx", batches)
-        weights = {name: values.astype(np.float16) for name, values in load_file(trained / WEIGHTS).items()}
+        weights = {
+            name: values.astype(np.float16) for name, values in load_file(trained / WEIGHTS).items()
+        }
         save_file(weights, folder / PACKED_WEIGHTS)
         shutil.copyfile(trained / SPEC, folder / PACKED_SPEC)
         shutil.copyfile(trained / SPREAD, folder / SPREAD)
@@ -169,7 +195,9 @@ def export(prepared: Path, trained: Path, params: RestorationParams, out: Path) 
             log.info("%s.onnx: %d bytes", name, (folder / f"{name}.onnx").stat().st_size)
 
 
-def _make_batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationParams) -> list[dict[str, NDArray[Any]]]:
+def _make_batches(
+    model: FieldDenoiser, scenes: SceneSet, params: RestorationParams
+) -> list[dict[str, NDArray[Any]]]:
     """Return inputs as in restoration, at steps from the first to the last, from random scenes."""
     rng = np.random.default_rng(params.train.seed)
     alphas = model.alphas.double().numpy()
@@ -180,7 +208,9 @@ def _make_batches(model: FieldDenoiser, scenes: SceneSet, params: RestorationPar
         for scene in rng.integers(0, len(scenes), BATCH):
             cut = (slice(None), slice(0, crop), slice(0, crop))
             scaled = describe(np.asarray(scenes.maps[scene])[cut])
-            clean = (np.asarray(scenes.truth[scene])[cut] - scaled.mean) / scaled.scale[:, None, None]
+            clean = (np.asarray(scenes.truth[scene])[cut] - scaled.mean) / scaled.scale[
+                :, None, None
+            ]
             noise = rng.standard_normal(clean.shape)
             # The forward diffusion in one step (Ho et al. 2020, equation 4).
             noisy.append(np.sqrt(alphas[step]) * clean + np.sqrt(1 - alphas[step]) * noise)
@@ -201,7 +231,8 @@ SAMPLES = 8
 
 
 def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path) -> None:
-    """Write `steps.csv` (error by number of steps) and `metrics.json` (the fewest sufficient steps) into `out`.
+    """Write `steps.csv` (error by number of steps) and `metrics.json` (the fewest
+    sufficient steps) into `out`.
 
     Raises:
         InputError: an input folder is missing or damaged, or there is no scene to try on.
@@ -217,7 +248,12 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
     rows = []
     for steps in sorted(set(params.compress.tried_steps)):
         settings = ScoreSettings(
-            steps, SAMPLES, params.restore.eta, params.train.seed, params.simulate.cell_m, params.train.crop
+            steps,
+            SAMPLES,
+            params.restore.eta,
+            params.train.seed,
+            params.simulate.cell_m,
+            params.train.crop,
         )
         figures = restore_scenes(model, spread, scenes, settings, f"{steps} steps")
         restored = [row for row in figures if not np.isnan(row["rmse_mm"])]
@@ -226,12 +262,22 @@ def compress(prepared: Path, trained: Path, params: RestorationParams, out: Path
                 f"{prepared / 'tune'}: no plain scene with a point near its middle. Simulate more.",
                 key="scenes.no_near_point",
             )
-        rows.append({"steps": steps, **{name: float(np.mean([row[name] for row in restored])) for name in restored[0]}})
+        rows.append(
+            {
+                "steps": steps,
+                **{name: float(np.mean([row[name] for row in restored])) for name in restored[0]},
+            }
+        )
     limit = (1 + params.compress.max_loss) * rows[-1]["rmse_mm"]
     fewest = next(row["steps"] for row in rows if row["rmse_mm"] <= limit)
     with atomic_folder(out) as folder:
         write_csv(rows, folder / "steps.csv")
-        write_json(folder / "metrics.json", {"fewest_steps": fewest, "most_steps": rows[-1]["steps"]})
+        write_json(
+            folder / "metrics.json", {"fewest_steps": fewest, "most_steps": rows[-1]["steps"]}
+        )
     log.info(
-        "%d steps restore as well as %d (%.0f %% allowed)", fewest, rows[-1]["steps"], 100 * params.compress.max_loss
+        "%d steps restore as well as %d (%.0f %% allowed)",
+        fewest,
+        rows[-1]["steps"],
+        100 * params.compress.max_loss,
     )

@@ -17,7 +17,13 @@ from onnx import numpy_helper
 from plumbline.core.errors import InputError, OtherVersion
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
-from plumbline.fields.model.adapter_files import ADAPTERS, CONFIG, Weighted, adapted_weights, parse_adapters
+from plumbline.fields.model.adapter_files import (
+    ADAPTERS,
+    CONFIG,
+    Weighted,
+    adapted_weights,
+    parse_adapters,
+)
 from plumbline.fields.model.sampling import alphas_cumulative
 from plumbline.fields.model.spread import FILE as SPREAD
 from plumbline.fields.model.spread import Float, Spread, read_spread
@@ -30,12 +36,14 @@ CPU = "CPUExecutionProvider"
 class FieldModel:
     """A denoiser that is ready to restore."""
 
-    def __init__(self, path: Path, adapters: Sequence[Weighted] = (), provider: str = CPU, threads: int = 0) -> None:
+    def __init__(
+        self, path: Path, adapters: Sequence[Weighted] = (), provider: str = CPU, threads: int = 0
+    ) -> None:
         """Open a model.
 
         Args:
-            path: the ONNX file. adapters: folder and weight of those to apply. provider: ONNX Runtime's name of
-                the device. threads: to compute with; 0: all cores.
+            path: the ONNX file. adapters: folder and weight of those to apply. provider:
+                ONNX Runtime's name of the device. threads: to compute with; 0: all cores.
 
         Raises:
             InputError: the file is not a denoiser of this version, or the adapter is of another.
@@ -49,11 +57,13 @@ class FieldModel:
         except Exception as error:  # protobuf, JSON and missing keys raise different classes
             detail = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise InputError(
-                f"{path}: not readable as a denoiser of fields ({detail}).", key="network.unreadable"
+                f"{path}: not readable as a denoiser of fields ({detail}).",
+                key="network.unreadable",
             ) from None
         if conditions != CHANNELS:
             raise OtherVersion(
-                f"{path}: made for other conditions than this version of Plumbline describes. Get a package of this "
+                f"{path}: made for other conditions than this version of Plumbline describes. "
+                "Get a package of this "
                 "version.",
                 key="network.other_conditions",
             )
@@ -61,22 +71,29 @@ class FieldModel:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         options.intra_op_num_threads = threads
-        # Threads that spin while they wait for each other slow down other processes on a small machine.
+        # Threads that spin while they wait for each other slow down other processes on a
+        # small machine.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=[provider], enable_fallback=0
             )
         except Exception as error:
-            raise InputError(f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.not_opened") from None
+            raise InputError(
+                f"{path}: ONNX Runtime cannot open it ({error}).", key="onnx.not_opened"
+            ) from None
         if self._session.get_providers()[0] != provider:
             raise InputError(
-                f"{path}: {provider} did not start. Its libraries are missing or of another version.",
+                f"{path}: {provider} did not start. Its libraries are missing or of another "
+                "version.",
                 key="onnx.provider_not_started",
             )
 
-    def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all samples."""
+    def denoise(
+        self, noisy: Float, step: int, conditions: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all
+        samples."""
         batch = np.broadcast_to(conditions, (len(noisy), *conditions.shape))
         steps = np.full(len(noisy), step, np.int64)
         inputs = {
@@ -92,12 +109,15 @@ def add_adapters(model: onnx.ModelProto, adapters: Sequence[Weighted]) -> None:
     """Add the changes of adapters to the weights of a graph, in place.
 
     Raises:
-        InputError: an adapter is damaged, or its weights are not in the graph, as in int8, or have another shape.
+        InputError: an adapter is damaged, or its weights are not in the graph, as in int8,
+            or have another shape.
     """
     named = {tensor.name.removesuffix(".half"): tensor for tensor in model.graph.initializer}
     base = {name: numpy_helper.to_array(tensor) for name, tensor in named.items()}
     for name, values in adapted_weights(base, adapters).items():
-        named[name].CopyFrom(numpy_helper.from_array(values.astype(base[name].dtype), named[name].name))
+        named[name].CopyFrom(
+            numpy_helper.from_array(values.astype(base[name].dtype), named[name].name)
+        )
 
 
 FAMILY: Literal["restoration"] = "restoration"
@@ -155,7 +175,8 @@ def open_fields(
     """Verify a package of fields and open it.
 
     Args:
-        folder: the package. adapters: `NAME` or `NAME=WEIGHT` of those to apply. artifact: file of `MODELS`.
+        folder: the package. adapters: `NAME` or `NAME=WEIGHT` of those to apply. artifact:
+            file of `MODELS`.
         threads: to compute with; 0: all cores.
 
     Raises:
@@ -188,7 +209,8 @@ def _find_adapters(folder: Path, adapters: Sequence[str]) -> list[Weighted]:
     for name, _ in chosen:
         if name not in available:
             raise InputError(
-                f"--adapter {name}: no such adapter in {folder}; in it: {', '.join(available) or 'none'}.",
+                f"--adapter {name}: no such adapter in {folder}; in it: "
+                f"{', '.join(available) or 'none'}.",
                 key="adapter.missing",
             )
     return [(folder / ADAPTERS / name, weight) for name, weight in chosen]

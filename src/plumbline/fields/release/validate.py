@@ -48,7 +48,8 @@ REFERENCE = "float32"
 
 
 def validate(prepared: Path, exported: Path, params: RestorationParams, out: Path) -> None:
-    """Write `metrics.json`, `scenes.csv` and `measured.json` into `out`; the stage `gate` judges them.
+    """Write `metrics.json`, `scenes.csv` and `measured.json` into `out`; the stage `gate`
+    judges them.
 
     Raises:
         InputError: an input folder is missing or damaged.
@@ -61,34 +62,45 @@ def validate(prepared: Path, exported: Path, params: RestorationParams, out: Pat
     table: dict[str, dict[str, list[Figures]]] = {ALL: {name: [] for name in (*models, PROCESS)}}
     for domain, scenes in parts.items():
         by_model = {
-            name: restore_scenes(model, spread, scenes, settings, f"{domain}, {name}") for name, model in models.items()
+            name: restore_scenes(model, spread, scenes, settings, f"{domain}, {name}")
+            for name, model in models.items()
         }
         by_model[PROCESS] = process_figures(scenes, spread.farthest_m, settings)
         table[f"domain:{domain}"] = by_model
         for name, figures in by_model.items():
             table[ALL][name] += figures
-    for kind, rows in _group_by_density([about for scenes in parts.values() for about in scenes.about]).items():
+    for kind, rows in _group_by_density(
+        [about for scenes in parts.values() for about in scenes.about]
+    ).items():
         table[kind] = {name: [figures[row] for row in rows] for name, figures in table[ALL].items()}
     for name in adapters_in(exported):
         folder = exported / ADAPTERS / name
         if name in parts:
             adapted = FieldModel(exported / f"{REFERENCE}.onnx", [(folder, 1.0)])
-            figures = restore_scenes(adapted, read_spread(folder / SPREAD), parts[name], settings, f"adapter {name}")
-            table[f"adapter:{name}"] = {REFERENCE: figures, "base": table[f"domain:{name}"][REFERENCE]}
+            figures = restore_scenes(
+                adapted, read_spread(folder / SPREAD), parts[name], settings, f"adapter {name}"
+            )
+            table[f"adapter:{name}"] = {
+                REFERENCE: figures,
+                "base": table[f"domain:{name}"][REFERENCE],
+            }
     table = {
         part: {name: [_round_figures(row) for row in rows] for name, rows in contenders.items()}
         for part, contenders in table.items()
     }
     fixed = {
         name: {
-            "parity_mm": largest_difference(models[REFERENCE], models[name], next(iter(parts.values())), settings),
+            "parity_mm": largest_difference(
+                models[REFERENCE], models[name], next(iter(parts.values())), settings
+            ),
             "size_bytes": float((exported / f"{name}.onnx").stat().st_size),
         }
         for name in ARTIFACTS
     }
     # A model with an answer that is NaN or infinite has no figure, and passes no rule.
     fixed = {
-        name: {key: value for key, value in figures.items() if np.isfinite(value)} for name, figures in fixed.items()
+        name: {key: value for key, value in figures.items() if np.isfinite(value)}
+        for name, figures in fixed.items()
     }
     measured = {
         "test_data": {"sha256": sha256_folder(prepared / "test"), "scenes": len(test)},
@@ -121,7 +133,8 @@ def by_domain(test: SceneSet, params: RestorationParams) -> dict[str, SceneSet]:
     """
     if not len(test):
         raise InputError(
-            "prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.", key="split.empty"
+            "prepare.shares.test: no scene to validate on. Give a larger share, or more scenes.",
+            key="split.empty",
         )
     parts = {}
     for domain in DOMAINS:
@@ -134,7 +147,8 @@ def by_domain(test: SceneSet, params: RestorationParams) -> dict[str, SceneSet]:
 
 
 def summary(table: Table, fixed: Any) -> dict[str, Any]:
-    """Return means over scenes: slice -> contender -> metric -> figure; `fixed` is in the slice `all`."""
+    """Return means over scenes: slice -> contender -> metric -> figure; `fixed` is in the
+    slice `all`."""
     means: dict[str, Any] = {
         part: {
             name: {"scenes": len(rows), **{metric: mean_of(rows, metric) for metric in METRICS}}
@@ -155,7 +169,10 @@ def _round_figures(row: Figures) -> Figures:
 def _group_by_density(scenes: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     """Return the numbers of the scenes with few scatterers and of those with many."""
     density = np.array([about["density"] for about in scenes])
-    parts = {"density:low": np.flatnonzero(density < DENSE), "density:high": np.flatnonzero(density >= DENSE)}
+    parts = {
+        "density:low": np.flatnonzero(density < DENSE),
+        "density:high": np.flatnonzero(density >= DENSE),
+    }
     return {name: rows.tolist() for name, rows in parts.items()}
 
 
@@ -172,19 +189,24 @@ def _list_rows(table: Table) -> list[dict[str, Any]]:
 CHAMPION = "champion"
 
 
-def compare_fields(candidate: Path, champion: Path, prepared: Path, params: RestorationParams, out: Path) -> Path:
+def compare_fields(
+    candidate: Path, champion: Path, prepared: Path, params: RestorationParams, out: Path
+) -> Path:
     """Run both packages on the test scenes and apply the rules with `max_ratio_to: champion`.
 
     Returns:
-        `out`, with `gate.json` and, of scenes that were compared, `scenes.csv`; a refusal is written too.
+        `out`, with `gate.json` and, of scenes that were compared, `scenes.csv`; a refusal
+        is written too.
 
     Raises:
         GateRefused: a rule is not met.
-        InputError: a package is damaged, or the scenes are not those that the candidate was validated on.
+        InputError: a package is damaged, or the scenes are not those that the candidate was
+            validated on.
     """
     if sha256_folder(prepared / "test") != verify_fields(candidate).hashes.get("test_data"):
         raise InputError(
-            f"{prepared / 'test'}: not the test data that {candidate} was validated on.", key="package.other_test_data"
+            f"{prepared / 'test'}: not the test data that {candidate} was validated on.",
+            key="package.other_test_data",
         )
     parts, settings = by_domain(load_scenes(prepared / "test"), params), settings_of(params)
     rules = [rule for rule in params.gate.rules if rule.max_ratio_to == CHAMPION]
@@ -194,7 +216,8 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
         opened[CHAMPION] = open_fields(champion)
     except OtherVersion as error:  # it cannot serve either
         warn(
-            "The champion is of another version of Plumbline; it is replaced without a comparison: %s",
+            "The champion is of another version of Plumbline; it is replaced without a "
+            "comparison: %s",
             error,
             key="champion.other_version",
         )
@@ -203,7 +226,9 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
         name: [
             row
             for domain, scenes in parts.items()
-            for row in restore_scenes(model.model, model.spread, scenes, settings, f"{domain}, {name}")
+            for row in restore_scenes(
+                model.model, model.spread, scenes, settings, f"{domain}, {name}"
+            )
         ]
         for name, model in opened.items()
     }
@@ -211,7 +236,8 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
     if not rules:
         if parts:
             warn(
-                "No rule compares with the champion; it is replaced without a comparison.", key="champion.not_compared"
+                "No rule compares with the champion; it is replaced without a comparison.",
+                key="champion.not_compared",
             )
         gate["verdict"] = "not compared"
     rows = [
@@ -225,7 +251,8 @@ def compare_fields(candidate: Path, champion: Path, prepared: Path, params: Rest
             write_csv(rows, folder / SCENES)
     if gate["verdict"] == "fail":
         raise GateRefused(
-            f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.", key="champion.rule_failed"
+            f"{candidate}: not promoted. " + "; ".join(failed_rules(gate)) + f". See {out}.",
+            key="champion.rule_failed",
         )
     return out
 
@@ -247,7 +274,8 @@ def package(
 
     Raises:
         GateRefused: a model or the verdict differs from what was approved.
-        InputError: an input is missing or damaged, or the evidence is of other test data or figures.
+        InputError: an input is missing or damaged, or the evidence is of other test data or
+            figures.
     """
     gate = approved_gate(approved / APPROVAL, gated / GATE, exported)
     test_data = sha256_folder(prepared / "test")
@@ -276,7 +304,8 @@ def package(
 
 
 def package_files(exported: Path, gate: Mapping[str, Any]) -> dict[str, Path]:
-    """Return name in the package -> file of the stage `export`; an adapter that no rule has judged is left out."""
+    """Return name in the package -> file of the stage `export`; an adapter that no rule has
+    judged is left out."""
     files = {name: exported / f"{kind}.onnx" for name, kind in MODELS.items()}
     files |= {name: exported / name for name in (PACKED_WEIGHTS, PACKED_SPEC, SPREAD)}
     judged = {rule["slice"] for rule in gate["rules"] if rule["metric"] in METRICS}
@@ -293,7 +322,9 @@ def package_files(exported: Path, gate: Mapping[str, Any]) -> dict[str, Path]:
             files[f"{ADAPTERS}/{name}/{end}"] = exported / ADAPTERS / name / end
     missing = [path for path in files.values() if not path.is_file()]
     if missing:
-        raise InputError(f"{missing[0]}: no such file. Run `plumbline export` first.", key="file.missing")
+        raise InputError(
+            f"{missing[0]}: no such file. Run `plumbline export` first.", key="file.missing"
+        )
     return files
 
 
@@ -302,22 +333,30 @@ def model_card(metrics: dict[str, Any], gate: dict[str, Any]) -> str:
     lines = [
         "# Model card: a denoiser of displacement fields",
         "",
-        "It restores the displacement between scatterers of InSAR products, with a 90 % interval, by conditional "
+        "It restores the displacement between scatterers of InSAR products, with a 90 % "
+        "interval, by conditional "
         "diffusion. Run it with `plumbline restore`.",
         "",
-        "**Not for**: buildings with points of their own (use `plumbline predict`); cells farther from points than "
-        "`spread.json` allows (they are no-data); movement to the north or south (satellites hardly see it).",
+        "**Not for**: buildings with points of their own (use `plumbline predict`); cells "
+        "farther from points than "
+        "`spread.json` allows (they are no-data); movement to the north or south (satellites "
+        "hardly see it).",
         "",
         "Means over simulated test scenes:",
         "",
-        "| slice | model | scenes | RMSE, mm | PSNR, dB | SSIM | gradient error, mm/m | CRPS, mm | coverage of 90 % |",
+        "| slice | model | scenes | RMSE, mm | PSNR, dB | SSIM | gradient error, mm/m | CRPS, mm "
+        "| coverage of 90 % |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for part, contenders in metrics.items():
         for contender, row in contenders.items():
             names = ("rmse_mm", "psnr_db", "ssim", "gradient_error_mm_m", "crps_mm", "coverage")
-            cells = " | ".join("–" if row.get(name) is None else f"{row[name]:.3g}" for name in names)
+            cells = " | ".join(
+                "–" if row.get(name) is None else f"{row[name]:.3g}" for name in names
+            )
             lines.append(f"| {part} | {contender} | {row['scenes']} | {cells} |")
     lines += ["", f"Gates: {gate['verdict']}.", ""]
-    lines += [f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]]
+    lines += [
+        f"- {'met' if rule['passed'] else 'not met'}: {rule['text']}" for rule in gate["rules"]
+    ]
     return "\n".join(lines) + "\n"

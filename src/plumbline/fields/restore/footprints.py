@@ -1,4 +1,5 @@
-"""Read a restored field off at footprints: how each moves, and how it moves against its neighbours."""
+"""Read a restored field off at footprints: how each moves, and how it moves against its
+neighbours."""
 
 from __future__ import annotations
 
@@ -28,17 +29,18 @@ AGAINST = "against_neighbours_mm"
 FIGURES = ("displacement_mm", AGAINST)
 """Columns of each footprint, each with `_low` and `_high`: a 90 % interval.
 
-`displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite) where one direction sees it.
-`against_neighbours_mm`: `displacement_mm` less the median of the other footprints around, as `surroundings` has it. A
-field does not resolve how a footprint tilts or bends, so neither is a column
-(docs/decisions/0038-fields.md).
+`displacement_mm`: mean over it, in `direction`: `up`, or `los` (towards the satellite)
+where one direction sees it. `against_neighbours_mm`: `displacement_mm` less the median of
+the other footprints around, as `surroundings` has it. A field does not resolve how a
+footprint tilts or bends, so neither is a column (docs/decisions/0038-fields.md).
 """
 UP = BANDS.index("up_mm")
 LOW, HIGH = 5, 95
 LAYER = "buildings"
 """Name of the table in a GeoPackage."""
 MIN_MARGIN, MAX_MARGIN = 8, 16
-"""Cells between a window's edge and the middles of its footprints, for their walls and neighbours."""
+"""Cells between a window's edge and the middles of its footprints, for their walls and
+neighbours."""
 
 
 class _FootprintSamples(NamedTuple):
@@ -53,11 +55,14 @@ class _FootprintSamples(NamedTuple):
     """Half of the calibrated interval, in standard deviations."""
 
 
-def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading = AS_THEY_ARE) -> geopandas.GeoDataFrame:
-    """Write a table of footprints with `FIGURES`, in the format of the suffix: csv, GeoPackage, GeoJSON, Parquet.
+def write_buildings(
+    field: Field, buildings: Path, out: Path, reading: Reading = AS_THEY_ARE
+) -> geopandas.GeoDataFrame:
+    """Write a table of footprints with `FIGURES`, in the format of the suffix: csv,
+    GeoPackage, GeoJSON, Parquet.
 
-    It has all footprints, or those with their middle in the box of a part. A footprint with cells too far
-    from points has no figures, and `restored` false.
+    It has all footprints, or those with their middle in the box of a part. A footprint with
+    cells too far from points has no figures, and `restored` false.
 
     Raises:
         InputError: the footprints are refused, or none is in the field.
@@ -65,14 +70,20 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
     corners = np.column_stack([field.grid.eastings[[0, -1]], field.grid.northings[[0, -1]]])
     area, stated = Area.around(corners, field.crs), reading.ingest.footprints
     footprints = read_buildings(
-        buildings, field.crs, id_column=reading.id_column, layer=reading.layer, stated=stated, area=area
+        buildings,
+        field.crs,
+        id_column=reading.id_column,
+        layer=reading.layer,
+        stated=stated,
+        area=area,
     )
     middles = footprint_middle(footprints.geometry.to_numpy())
     is_inside = field.grid.near(middles, 0)
     if not is_inside.any():
         where = "where the points are" if field.grid == field.full_grid else "in the box of --bbox"
         raise InputError(
-            f"{buildings}: no footprint is {where}. Give footprints of that place.", key="footprints.none_in_field"
+            f"{buildings}: no footprint is {where}. Give footprints of that place.",
+            key="footprints.none_in_field",
         )
     radius_m = Prepare().neighbours_m
     margin = int(np.clip(np.ceil(radius_m / field.full_grid.cell_m) + 2, MIN_MARGIN, MAX_MARGIN))
@@ -83,14 +94,19 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
         if window is None:
             continue
         near = np.flatnonzero(grid.near(middles, 0)).tolist()
-        sampled = ((number, _sample_footprint(footprints.geometry.iloc[number], grid, window)) for number in near)
+        sampled = (
+            (number, _sample_footprint(footprints.geometry.iloc[number], grid, window))
+            for number in near
+        )
         samples = {number: footprint for number, footprint in sampled if footprint is not None}
         against = _compare_with_neighbours(samples, middles, radius_m)
         for number in members:
             if number in samples:
                 rows[number] = _summarise_displacement(samples[number]) | against.get(number, {})
     columns = ["direction"] + [name + end for name in FIGURES for end in ("", "_low", "_high")]
-    figures = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(range(len(footprints)))
+    figures = pd.DataFrame.from_dict(rows, orient="index", columns=columns).reindex(
+        range(len(footprints))
+    )
     table = footprints.reset_index(drop=True)
     table["restored"] = figures["displacement_mm"].notna().to_numpy()
     for column in columns:
@@ -104,7 +120,8 @@ def write_buildings(field: Field, buildings: Path, out: Path, reading: Reading =
 def _group_by_window(
     grid: Grid, middles: NDArray[np.floating[Any]], numbers: NDArray[np.intp], margin: int
 ) -> Iterator[tuple[Grid, list[int]]]:
-    """Yield windows with the footprints that have their middle in it, `margin` cells or more from its edge.
+    """Yield windows with the footprints that have their middle in it, `margin` cells or
+    more from its edge.
 
     Args:
         grid: over all points. middles: (F, 2) m, of all footprints. numbers: footprints to group.
@@ -118,8 +135,11 @@ def _group_by_window(
         yield grid.window(first_row, first_column, WINDOW, WINDOW), members
 
 
-def _sample_footprint(footprint: shapely.Geometry, grid: Grid, window: RestoredWindow) -> _FootprintSamples | None:
-    """Return the window's samples in the cells of a footprint; None where fewer than three or half have a value."""
+def _sample_footprint(
+    footprint: shapely.Geometry, grid: Grid, window: RestoredWindow
+) -> _FootprintSamples | None:
+    """Return the window's samples in the cells of a footprint; None where fewer than three
+    or half have a value."""
     east, north = np.meshgrid(grid.eastings, grid.northings)
     inside = shapely.contains_xy(footprint.buffer(0.75 * grid.cell_m), east, north)
     name = "up" if (inside & np.isfinite(window.bands[UP])).sum() >= 0.5 * inside.sum() else "los"
@@ -151,13 +171,18 @@ def _compare_with_neighbours(
         numbers = [n for n, footprint in footprints.items() if footprint.direction == direction]
         equal = np.ones(len(numbers))  # variances: all footprints count alike in the median
         differences = [
-            values - medians_around(middles[numbers], Comparable(values, equal, equal > 0), radius_m).value
+            values
+            - medians_around(middles[numbers], Comparable(values, equal, equal > 0), radius_m).value
             for values in np.array([footprints[n].samples.mean(axis=1) for n in numbers]).T
         ]
         mean, deviation = np.mean(differences, axis=0), np.std(differences, axis=0, ddof=1)
         halves = deviation * [footprints[number].half_width for number in numbers]
         for number, value, half in zip(numbers, mean, halves, strict=True):
-            columns[number] = {AGAINST: value, f"{AGAINST}_low": value - half, f"{AGAINST}_high": value + half}
+            columns[number] = {
+                AGAINST: value,
+                f"{AGAINST}_low": value - half,
+                f"{AGAINST}_high": value + half,
+            }
     return columns
 
 

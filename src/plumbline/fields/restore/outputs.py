@@ -80,13 +80,19 @@ def write_cog(
         target.update_tags(**tags)
     with atomic_file(out) as temporary:
         rasterio.shutil.copy(
-            uncompressed, temporary, driver="COG", compress="DEFLATE", predictor=3, overview_resampling="average"
+            uncompressed,
+            temporary,
+            driver="COG",
+            compress="DEFLATE",
+            predictor=3,
+            overview_resampling="average",
         )
     uncompressed.unlink()
 
 
 def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, output: Path) -> None:
-    """Write the bands of a blended field and its gradient, with tags; log how many cells have a value.
+    """Write the bands of a blended field and its gradient, with tags; log how many cells
+    have a value.
 
     Args:
         field: to write. blend: its values. work: as of `write_cog`.
@@ -125,14 +131,25 @@ def write_field(field: Field, blend: Blend, work: Path, staged: ExitStack, outpu
         "PLUMBLINE_FARTHEST_M": f"{field.settings.spread.farthest_m:g}",
         "PLUMBLINE_LOS": json.dumps(los),
         "PLUMBLINE_PERIOD": field.period,
-        "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and high: 90 % interval",
+        "PLUMBLINE_MEANING": "change from the first to the last epoch of all tracks, mm; low and "
+        "high: 90 % interval",
     }
-    write_cog(rows, bands, grid, crs=field.crs, tags=tags, work=work, out=staged.enter_context(atomic_file(output)))
+    write_cog(
+        rows,
+        bands,
+        grid,
+        crs=field.crs,
+        tags=tags,
+        work=work,
+        out=staged.enter_context(atomic_file(output)),
+    )
     n_valued = sum(
-        int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum()) for r in range(0, grid.rows, 512)
+        int(np.isfinite(blend.rows(r, min(r + 512, grid.rows))).any(axis=0).sum())
+        for r in range(0, grid.rows, 512)
     )
     log.info(
-        "%s: %d x %d cells of %g m. %.0f %% of them have a value; the others are more than %.0f m from a point",
+        "%s: %d x %d cells of %g m. %.0f %% of them have a value; the others are more than %.0f "
+        "m from a point",
         output,
         grid.rows,
         grid.columns,
@@ -174,7 +191,11 @@ def ends_mm(field: Field, blend: Blend) -> float:
     band = BANDS.index("up_mm" if field.observations.directions > 1 else "los_mm")
     values = blend.thinned([band], MAX_RANGE_CELLS)
     values = values[np.isfinite(values)]
-    return max(MIN_LIMIT_MM, float(np.abs(np.percentile(values, RANGE)).max())) if len(values) else MIN_LIMIT_MM
+    return (
+        max(MIN_LIMIT_MM, float(np.abs(np.percentile(values, RANGE)).max()))
+        if len(values)
+        else MIN_LIMIT_MM
+    )
 
 
 MAX_PIXELS = 1500
@@ -204,11 +225,20 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
     points = field.observations.take(grid.near(field.observations.east_north, 0))
     name = "up" if has_up else "los"
     values = blend.thinned([BANDS.index(f"{name}_mm"), BANDS.index(f"{name}_std_mm")], MAX_PIXELS)
-    extent = (grid.left, grid.left + grid.columns * grid.cell_m, grid.top - grid.rows * grid.cell_m, grid.top)
+    extent = (
+        grid.left,
+        grid.left + grid.columns * grid.cell_m,
+        grid.top - grid.rows * grid.cell_m,
+        grid.top,
+    )
     finite_mm = values[0][np.isfinite(values[0])]
     limit_mm = float(np.percentile(np.abs(finite_mm), 99)) if len(finite_mm) else 1.0
     axes = figure.subplots(1, 3, sharex=True, sharey=True)
-    scale = {"cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING), "vmin": -limit_mm, "vmax": limit_mm}
+    scale = {
+        "cmap": LinearSegmentedColormap.from_list("diverging", DIVERGING),
+        "vmin": -limit_mm,
+        "vmax": limit_mm,
+    }
     # Share of a vertical movement that is seen along the line of sight.
     los_up = points.los[:, 2] if has_up else np.ones(len(points))
     pictures = (
@@ -271,7 +301,11 @@ def field_document(field: Path, title: str) -> dict[str, Any]:
             values = source.read(source.descriptions.index(band) + 1, out_shape=shape)
             if np.isfinite(values).any():
                 overlays.append(
-                    {"name": name, "corners": corners, **_draw_overlay(values, about_zero, band in GRADIENTS)}
+                    {
+                        "name": name,
+                        "corners": corners,
+                        **_draw_overlay(values, about_zero, band in GRADIENTS),
+                    }
                 )
     return {
         **PAGE,
@@ -288,15 +322,26 @@ def _draw_overlay(values: Float, about_zero: bool, slope: bool) -> dict[str, Any
     highest = max(float(np.percentile(np.abs(values[has_value]), PERCENTILE)), floor)
     lowest = -highest if about_zero else 0.0
     colours = DIVERGING if about_zero else SEQUENTIAL
-    table = np.array([[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], float)
+    table = np.array(
+        [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in colours], float
+    )
     share = np.clip((np.where(has_value, values, 0) - lowest) / (highest - lowest), 0, 1)
     image = np.zeros((4, *values.shape), np.uint8)
     for channel in range(3):
-        image[channel] = np.interp(share * (len(table) - 1), np.arange(len(table)), table[:, channel]).round()
+        image[channel] = np.interp(
+            share * (len(table) - 1), np.arange(len(table)), table[:, channel]
+        ).round()
     image[3] = np.where(has_value, 255, 0)
     with MemoryFile() as memory:
-        with memory.open(driver="PNG", height=values.shape[0], width=values.shape[1], count=4, dtype="uint8") as out:
+        with memory.open(
+            driver="PNG", height=values.shape[0], width=values.shape[1], count=4, dtype="uint8"
+        ) as out:
             out.write(image)
         png = base64.b64encode(memory.read()).decode()
-    legend = {"colours": list(colours), "least": round(lowest, digits), "most": round(highest, digits), "unit": unit}
+    legend = {
+        "colours": list(colours),
+        "least": round(lowest, digits),
+        "most": round(highest, digits),
+        "unit": unit,
+    }
     return {"png": f"data:image/png;base64,{png}", "legend": legend}

@@ -54,7 +54,8 @@ def cut_to_year(tracks: Sequence[Track], year: Window) -> list[Track]:
     days = int((periods.end - periods.start) / np.timedelta64(1, "D"))
     if days < MIN_DAYS:
         raise InputError(
-            f"its epochs, {periods.start} to {periods.end}, cover {days} days; {MIN_DAYS} are needed.",
+            f"its epochs, {periods.start} to {periods.end}, cover {days} days; {MIN_DAYS} are "
+            "needed.",
             key="year.too_short",
         )
     return cut
@@ -76,7 +77,10 @@ class PartOfTime:
         """
         n_part, n_all = observations.directions, self.field.observations.directions
         if n_part != n_all:
-            raise InputError(f"its points are seen from {n_part} of {n_all} directions.", key="year.missing_direction")
+            raise InputError(
+                f"its points are seen from {n_part} of {n_all} directions.",
+                key="year.missing_direction",
+            )
         return self.field.full_grid, self.field.grid
 
 
@@ -94,16 +98,19 @@ def check_observations(observations: Observations, names: Sequence[str]) -> None
     """
     if len(observations) < MIN_POINTS:
         raise InputError(
-            f"{', '.join(names)}: {len(observations)} points with a change found, {MIN_POINTS} needed for a field.",
+            f"{', '.join(names)}: {len(observations)} points with a change found, {MIN_POINTS} "
+            "needed for a field.",
             key="points.too_few",
         )
-    # The smallest singular value is the deviation across the longest direction times the root of the
+    # The smallest singular value is the deviation across the longest direction times the
+    # root of the
     # number of points. Four deviations are about the whole width.
     centred = observations.east_north - observations.east_north.mean(axis=0)
     across = np.linalg.svd(centred, full_matrices=False)[1][-1] / np.sqrt(len(observations))
     if 4 * across < MIN_SPAN_M:
         raise InputError(
-            f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; {MIN_SPAN_M:.0f} m are "
+            f"{', '.join(names)}: all points lie along one line, {4 * across:.0f} m wide; "
+            f"{MIN_SPAN_M:.0f} m are "
             "needed for a field.",
             key="points.in_one_line",
         )
@@ -114,6 +121,7 @@ def check_observations(observations: Observations, names: Sequence[str]) -> None
         points = observations.east_north[observations.track == number]
         if (points.max(axis=0) < low).any() or (points.min(axis=0) > high).any():
             raise InputError(
-                f"{names[first]} and {names[number]}: points of different places. Give products of one place.",
+                f"{names[first]} and {names[number]}: points of different places. Give products "
+                "of one place.",
                 key="tracks.different_places",
             )

@@ -1,4 +1,5 @@
-"""Plan the restoring of a field: read the points, fit their covariance, and cut the extent into windows."""
+"""Plan the restoring of a field: read the points, fit their covariance, and cut the extent
+into windows."""
 
 from __future__ import annotations
 
@@ -17,8 +18,22 @@ from plumbline.fields.model.sampling import inference_steps
 from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.grid import EAST, Grid, Observations, grid_over, observe, years_of
 from plumbline.fields.release.package import open_fields
-from plumbline.fields.restore.field import OVERLAP, Box, Field, WindowSettings, cut_to_box, offset, windows
-from plumbline.fields.restore.periods import PartOfTime, calendar_years, check_observations, cut_to_year, period_of
+from plumbline.fields.restore.field import (
+    OVERLAP,
+    Box,
+    Field,
+    WindowSettings,
+    cut_to_box,
+    offset,
+    windows,
+)
+from plumbline.fields.restore.periods import (
+    PartOfTime,
+    calendar_years,
+    check_observations,
+    cut_to_year,
+    period_of,
+)
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, read_tracks
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.track import Track
@@ -77,11 +92,13 @@ def plan_windows(
     accept: Callable[[list[Track]], None] | None = None,
     part: PartOfTime | None = None,
 ) -> Plan:
-    """Read the points, fit their covariance, and cut the extent into windows; arguments as of `restore.restore`.
+    """Read the points, fit their covariance, and cut the extent into windows; arguments as
+    of `restore.restore`.
 
     Args:
         accept: checks the tracks before anything is computed; may raise, as for too many points.
-        part: if set, its tracks are used and none is read; the field has the grid of the whole time.
+        part: if set, its tracks are used and none is read; the field has the grid of the
+            whole time.
 
     Raises:
         InputError: as `restore`.
@@ -89,10 +106,18 @@ def plan_windows(
     model = open_fields(package, options.adapters)
     manifest = model.manifest
     restoring = manifest.restore.model_copy(
-        update={name: n for name in ("steps", "samples") if (n := getattr(options, name)) is not None}
+        update={
+            name: n for name in ("steps", "samples") if (n := getattr(options, name)) is not None
+        }
     )
-    inference_steps(restoring.steps, len(model.model.alphas))  # raise here, once, what each window would
-    tracks = part.tracks if part else read_tracks(points, reading.ingest, reading.format_, window=reading.window)
+    inference_steps(
+        restoring.steps, len(model.model.alphas)
+    )  # raise here, once, what each window would
+    tracks = (
+        part.tracks
+        if part
+        else read_tracks(points, reading.ingest, reading.format_, window=reading.window)
+    )
     if accept is not None:
         accept(tracks)
     observations = observe(tracks)
@@ -103,7 +128,9 @@ def plan_windows(
         else _make_grids(observations, tracks[0].crs, options, model.spread.farthest_m)
     )
     side = part.field.settings.line_side if part else int((observations.side == EAST).mean() > 0.5)
-    line = fit_covariance(observations.take(observations.side == side).along_line(), options.cell_m, options.seed)
+    line = fit_covariance(
+        observations.take(observations.side == side).along_line(), options.cell_m, options.seed
+    )
     has_up = observations.directions > 1
     covariance = fit_covariance(observations, options.cell_m, options.seed) if has_up else line
     period = period_of(tracks)
@@ -114,7 +141,9 @@ def plan_windows(
         "up" if has_up else "the line of sight",
         covariance.up_mm,
         covariance.length_m,
-        float(np.hypot(covariance.noise_scale * np.median(observations.error), covariance.nugget_mm)),
+        float(
+            np.hypot(covariance.noise_scale * np.median(observations.error), covariance.nugget_mm)
+        ),
     )
     settings = WindowSettings(
         covariance=covariance,
@@ -127,7 +156,9 @@ def plan_windows(
         seed=options.seed,
         halo_m=manifest.prepare.halo_m,
     )
-    field = Field(observations, full_grid, grid, tracks[0].crs, model, settings, years_of(tracks), period)
+    field = Field(
+        observations, full_grid, grid, tracks[0].crs, model, settings, years_of(tracks), period
+    )
     source = {
         "package": manifest.version,
         "ingest": reading.ingest.model_dump(mode="json"),
@@ -135,7 +166,9 @@ def plan_windows(
         "window": reading.window.record(),
         "within": [vars(full_grid), side] if part else None,
     }
-    work = work_folder(STAGE, [as_file(file).path for file in points], {**asdict(options), **source}, [])
+    work = work_folder(
+        STAGE, [as_file(file).path for file in points], {**asdict(options), **source}, []
+    )
     run = work / "run"
     if not (run / "settings.json").exists():
         with atomic_folder(run) as folder:
@@ -144,7 +177,9 @@ def plan_windows(
     jobs = []
     for window in windows(full_grid, grid, max(OVERLAP, model.model.multiple)):
         row, column = offset(window, full_grid)
-        jobs.append(WindowJob(work / f"{row}_{column}", run, package.resolve(), options.adapters, window))
+        jobs.append(
+            WindowJob(work / f"{row}_{column}", run, package.resolve(), options.adapters, window)
+        )
     if part:
         return Plan(field, work, jobs)
     log.info(
@@ -168,7 +203,8 @@ def plan_years(
     tracks: list[Track],
     field: Field,
 ) -> dict[int, Plan]:
-    """Plan the fields of calendar years, on the grid of the whole period; leave out years with too few epochs.
+    """Plan the fields of calendar years, on the grid of the whole period; leave out years
+    with too few epochs.
 
     Args:
         points, package, options, reading: as of `restore`. tracks: read from the points.
@@ -178,14 +214,23 @@ def plan_years(
     for year, window in calendar_years(tracks, reading.window).items():
         try:
             part = PartOfTime(cut_to_year(tracks, window), field)
-            plans[year] = plan_windows(points, package, options, replace(reading, window=window), part=part)
+            plans[year] = plan_windows(
+                points, package, options, replace(reading, window=window), part=part
+            )
         except InputError as error:
             warn("%d: left out: %s", year, error, key="year.left_out")
-    log.info("%s: a field of each of %d years: %s", STAGE, len(plans), ", ".join(map(str, plans)) or "none")
+    log.info(
+        "%s: a field of each of %d years: %s",
+        STAGE,
+        len(plans),
+        ", ".join(map(str, plans)) or "none",
+    )
     return plans
 
 
-def _make_grids(observations: Observations, crs: str, options: RestoreOptions, farthest_m: float) -> tuple[Grid, Grid]:
+def _make_grids(
+    observations: Observations, crs: str, options: RestoreOptions, farthest_m: float
+) -> tuple[Grid, Grid]:
     """Return the grid over all points, and the part of it that is written.
 
     Raises:
@@ -195,7 +240,8 @@ def _make_grids(observations: Observations, crs: str, options: RestoreOptions, f
     grid = cut_to_box(full, crs, options.bbox, observations.east_north) if options.bbox else full
     if grid.rows * grid.columns > MAX_CELLS:
         raise InputError(
-            f"--cell {options.cell_m:g}: {grid.rows} x {grid.columns} cells found, at most {MAX_CELLS} allowed. Give "
+            f"--cell {options.cell_m:g}: {grid.rows} x {grid.columns} cells found, at most "
+            f"{MAX_CELLS} allowed. Give "
             "larger cells, or a part with --bbox.",
             key="grid.too_many_cells",
         )

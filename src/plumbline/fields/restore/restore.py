@@ -1,4 +1,5 @@
-"""Restore a displacement field from product files: a Cloud Optimized GeoTIFF, with table and picture if wanted."""
+"""Restore a displacement field from product files: a Cloud Optimized GeoTIFF, with table
+and picture if wanted."""
 
 from __future__ import annotations
 
@@ -15,11 +16,26 @@ import numpy as np
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json
-from plumbline.core.jobs import alone, asked_threads, clear, cores, in_threads, one_blas_thread, run_jobs, undone
+from plumbline.core.jobs import (
+    alone,
+    asked_threads,
+    clear,
+    cores,
+    in_threads,
+    one_blas_thread,
+    run_jobs,
+    undone,
+)
 from plumbline.fields.prepare.grid import Observations
 from plumbline.fields.release.package import FieldModel, open_fields
 from plumbline.fields.restore.areas import field_areas, style_areas
-from plumbline.fields.restore.field import WINDOW_BANDS, Blend, Field, WindowSettings, restore_window
+from plumbline.fields.restore.field import (
+    WINDOW_BANDS,
+    Blend,
+    Field,
+    WindowSettings,
+    restore_window,
+)
 from plumbline.fields.restore.footprints import save_table, write_buildings
 from plumbline.fields.restore.outputs import draw, ends_mm, write_field, write_style
 from plumbline.fields.restore.periods import year_path
@@ -58,7 +74,8 @@ def restore(
     areas: Path | None = None,
     yearly: bool = False,
 ) -> Field:
-    """Write the field, and, where set, the table of buildings, the picture, and the fields of years.
+    """Write the field, and, where set, the table of buildings, the picture, and the fields
+    of years.
 
     Windows that are done stay in `.plumbline`: a run that was killed resumes from them.
 
@@ -73,18 +90,28 @@ def restore(
         picture: PNG file.
         workers: processes, each on one core; 1: this process, with up to four windows at once.
         areas: GeoPackage or GeoJSON of moving areas, see `areas.field_areas`.
-        yearly: whether to write the fields of years, see `periods.year_path`; none of a year with too few epochs.
+        yearly: whether to write the fields of years, see `periods.year_path`; none of a
+            year with too few epochs.
 
     Raises:
         InputError: an input is missing or damaged, or inputs do not fit. No file is written then.
     """
     files = [as_file(file) for file in points]
-    side_outputs = {"buildings": buildings, "buildings_output": buildings_output, "picture": picture, "areas": areas}
+    side_outputs = {
+        "buildings": buildings,
+        "buildings_output": buildings_output,
+        "picture": picture,
+        "areas": areas,
+    }
     check_outputs([file.path for file in files], output, **side_outputs)
     with alone(STAGE, patience_seconds=5.0):
         tracks: list[Track] = []
         plan = plan_windows(files, package, options, reading, accept=tracks.extend)
-        years = plan_years(files, package, options, reading, tracks=tracks, field=plan.field) if yearly else {}
+        years = (
+            plan_years(files, package, options, reading, tracks=tracks, field=plan.field)
+            if yearly
+            else {}
+        )
         del tracks
         for year in years:
             check_outputs([file.path for file in files], year_path(output, year), **side_outputs)
@@ -105,37 +132,45 @@ def check_outputs(
     """Refuse output paths that cannot be written, before anything is computed.
 
     Raises:
-        InputError: the field is no GeoTIFF, a folder or the footprints are missing, or a file that is read would be
-            overwritten.
+        InputError: the field is no GeoTIFF, a folder or the footprints are missing, or a
+            file that is read would be overwritten.
     """
     if buildings is not None and not buildings.exists():
         raise InputError(f"{buildings}: no such file.", key="file.missing")
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(
-            f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.", key="output.not_a_geotiff"
+            f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.",
+            key="output.not_a_geotiff",
         )
     outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
         if path.resolve() in inputs:
-            raise InputError(f"{path}: is read and would be overwritten. Give another name.", key="output.is_an_input")
+            raise InputError(
+                f"{path}: is read and would be overwritten. Give another name.",
+                key="output.is_an_input",
+            )
         if [p.resolve() for p in outputs].count(path.resolve()) > 1:
-            raise InputError(f"{path}: the name of two outputs. Give each its own.", key="output.repeated_name")
+            raise InputError(
+                f"{path}: the name of two outputs. Give each its own.", key="output.repeated_name"
+            )
 
 
 def restore_windows(jobs: Sequence[WindowJob], workers: int | None = 1) -> None:
     """Restore the windows that are not done yet; arguments as of `run_jobs`.
 
-    In this process, up to `THREADS` windows are restored at once, because solving and denoising of one
-    window wait for each other.
+    In this process, up to `THREADS` windows are restored at once, because solving and
+    denoising of one window wait for each other.
     """
     if workers != 1:
         run_jobs(restore_part, jobs, workers, STAGE)
         return
     pending = undone(jobs, STAGE)
     with one_blas_thread():
-        for _ in track(in_threads(restore_part, pending, THREADS), len(pending), STAGE, finished=True):
+        for _ in track(
+            in_threads(restore_part, pending, THREADS), len(pending), STAGE, finished=True
+        ):
             pass
 
 
@@ -150,9 +185,13 @@ def restore_part(job: WindowJob) -> None:
 
 
 @lru_cache(maxsize=2)  # while windows of one year end, those of the next begin
-def _open_run(run: Path, package: Path, adapters: tuple[str, ...]) -> tuple[Observations, FieldModel, WindowSettings]:
+def _open_run(
+    run: Path, package: Path, adapters: tuple[str, ...]
+) -> tuple[Observations, FieldModel, WindowSettings]:
     """Read what all windows of a run share, once per process."""
-    threads = max(1, (asked_threads() or cores()) // THREADS)  # windows share the cores: `restore_windows`
+    threads = max(
+        1, (asked_threads() or cores()) // THREADS
+    )  # windows share the cores: `restore_windows`
     model = open_fields(package, adapters, threads=threads).model
     with np.load(run / "observations.npz") as stored:
         observations = Observations(**{name: stored[name] for name in stored.files})
@@ -174,7 +213,9 @@ def finish(
     blend, table = _blend(plan, plan.work), None
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:
-            table = write_buildings(plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading)
+            table = write_buildings(
+                plan.field, buildings, staged.enter_context(atomic_file(buildings_output)), reading
+            )
             log.info(
                 "%s: %d of %d footprints are near enough to points",
                 buildings_output,
@@ -184,7 +225,9 @@ def finish(
         if areas is not None:
             moving = field_areas(plan.field, blend, table)
             log.info("%s: %d moving areas", areas, len(moving))
-            save_table(moving, staged_areas := staged.enter_context(atomic_file(areas)), MOVING_AREAS)
+            save_table(
+                moving, staged_areas := staged.enter_context(atomic_file(areas)), MOVING_AREAS
+            )
             if areas.suffix.lower() == ".gpkg":
                 style_areas(moving, staged_areas)
         if picture is not None:

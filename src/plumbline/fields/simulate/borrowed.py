@@ -1,4 +1,5 @@
-"""Make scenes over a user's own points: their places, lines of sight and noise, with a known movement put in."""
+"""Make scenes over a user's own points: their places, lines of sight and noise, with a
+known movement put in."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ from numpy.typing import NDArray
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.fields.simulate.ground import draw_buildings, draw_movements
-from plumbline.fields.simulate.scene import LEVELS, Array, MovingGround, Scene, SceneAbout, SceneTrack, write_scene
+from plumbline.fields.simulate.scene import (
+    LEVELS,
+    Array,
+    MovingGround,
+    Scene,
+    SceneAbout,
+    SceneTrack,
+    write_scene,
+)
 from plumbline.params.fields import BorrowedScenes, SimulateFields
 from plumbline.simulate.borrowed.track import LEAST_EPOCHS, Smooth
 from plumbline.simulate.structure.motion import draw_histories
@@ -28,7 +37,8 @@ DOMAIN = "plain"
 
 
 def write_borrowed(scenes: Path, name: str, about: BorrowedScenes, params: SimulateFields) -> None:
-    """Write `about.scenes` scenes over drawn windows of the products into `scenes`; they are trained on as plain ones.
+    """Write `about.scenes` scenes over drawn windows of the products into `scenes`; they
+    are trained on as plain ones.
 
     Raises:
         InputError: the products are refused, have too few epochs, or no window has enough points.
@@ -37,7 +47,8 @@ def write_borrowed(scenes: Path, name: str, about: BorrowedScenes, params: Simul
     short = [track.name for track in tracks if len(track.epochs) < LEAST_EPOCHS]
     if short:
         raise InputError(
-            f"simulate.borrowed.{name}: {short[0]} has fewer than {LEAST_EPOCHS} epochs. Leave it out.",
+            f"simulate.borrowed.{name}: {short[0]} has fewer than {LEAST_EPOCHS} epochs. Leave "
+            "it out.",
             key="epochs.too_few",
         )
     for number in range(about.scenes):
@@ -47,21 +58,28 @@ def write_borrowed(scenes: Path, name: str, about: BorrowedScenes, params: Simul
         centre = _draw_centre(rng, tracks, size, name)
         inside = [_cut_track(track, centre, size) for track in tracks]
         level = LEVELS[number % len(LEVELS)]
-        scene_about = SceneAbout(label, DOMAIN, level, params.seed, len(inside), params.cells, params.cell_m)
+        scene_about = SceneAbout(
+            label, DOMAIN, level, params.seed, len(inside), params.cells, params.cell_m
+        )
         write_scene(_make_scene(rng, scene_about, inside, centre), scenes / label)
     log.info("%s: %d scenes over %d tracks", name, about.scenes, len(tracks))
 
 
-def _draw_centre(rng: np.random.Generator, tracks: Sequence[Track], size: float, name: str) -> Array:
+def _draw_centre(
+    rng: np.random.Generator, tracks: Sequence[Track], size: float, name: str
+) -> Array:
     """Draw the centre of a window in which every track has points."""
     first = tracks[0]
     for _ in range(TRIES):
         row = int(rng.integers(0, len(first)))
-        centre = np.array([first.easting[row], first.northing[row]]) + rng.uniform(-0.3, 0.3, 2) * size
+        centre = (
+            np.array([first.easting[row], first.northing[row]]) + rng.uniform(-0.3, 0.3, 2) * size
+        )
         if all(len(_cut_track(track, centre, size)) >= LEAST_POINTS for track in tracks):
             return centre
     raise InputError(
-        f"simulate.borrowed.{name}: no place of {size:.0f} m with {LEAST_POINTS} points of every track found. Give "
+        f"simulate.borrowed.{name}: no place of {size:.0f} m with {LEAST_POINTS} points of every "
+        "track found. Give "
         "products of one place, or leave the sparse one out.",
         key="borrowed.too_few_points",
     )
@@ -72,7 +90,9 @@ def _cut_track(track: Track, centre: Array, size: float) -> Track:
     return track.take(distance <= size / 2)
 
 
-def _make_scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Track], centre: Array) -> Scene:
+def _make_scene(
+    rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Track], centre: Array
+) -> Scene:
     town = draw_buildings(rng, about.extent)
     movements = draw_movements(rng, about.extent, town)
     ground = MovingGround(movements, draw_histories(rng, len(movements)))
@@ -87,9 +107,16 @@ def _make_scene(rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Tr
 
 
 def _borrow_track(
-    rng: np.random.Generator, track: Track, centre: Array, ground: MovingGround, *, start: np.datetime64, days: float
+    rng: np.random.Generator,
+    track: Track,
+    centre: Array,
+    ground: MovingGround,
+    *,
+    start: np.datetime64,
+    days: float,
 ) -> SceneTrack:
-    """Return a track's real points with their own noise; the part that the fit absorbs is drawn again."""
+    """Return a track's real points with their own noise; the part that the fit absorbs is
+    drawn again."""
     place = np.column_stack([track.easting, track.northing]) - centre
     elapsed = (track.epochs - start) / np.timedelta64(1, "D")
     smooth = Smooth((elapsed - elapsed[0]) / DAYS_A_YEAR)
@@ -98,11 +125,15 @@ def _borrow_track(
     group: NDArray[np.intp] = np.unique(cell, axis=0, return_inverse=True)[1].ravel()
     law = smooth.law(residual, group)
     shared = rng.standard_normal((int(group.max()) + 1, smooth.design.shape[1]))[group]
-    series = float(rng.choice([-1.0, 1.0])) * residual  # as likely the other way round: scenes do not share it
+    series = (
+        float(rng.choice([-1.0, 1.0])) * residual
+    )  # as likely the other way round: scenes do not share it
     series = series + smooth.lost(rng, smooth.sigma(residual, law), shared, law)
     series = series + ground.along(place, track.los.astype(float), elapsed / max(days, 1.0))
     up = np.clip(track.los[:, 2], -1, 1)
     heading = float(np.degrees(np.arctan2(track.los[:, 1].mean(), -track.los[:, 0].mean())))
     incidence = np.degrees(np.arccos(up))
     height = np.nan_to_num(track.height.astype(float))
-    return SceneTrack(track.epochs, heading, incidence, place, height, track.los.astype(float), series)
+    return SceneTrack(
+        track.epochs, heading, incidence, place, height, track.los.astype(float), series
+    )

@@ -1,7 +1,8 @@
 """Simulate moving ground.
 
-Lengths in m, displacements in mm; east, north and up positive. Peck (1969) and O'Reilly and New (1982) for troughs and
-point sinks; Knothe (1957), Observations of surface movements under influence of mining, for basins.
+Lengths in m, displacements in mm; east, north and up positive. Peck (1969) and O'Reilly and
+New (1982) for troughs and point sinks; Knothe (1957), Observations of surface movements
+under influence of mining, for basins.
 """
 
 from __future__ import annotations
@@ -18,18 +19,27 @@ from plumbline.simulate.random_numbers import log_uniform
 
 Array = NDArray[np.float64]
 KNOTHE_HORIZONTAL = 0.4
-"""Horizontal displacement over slope, in radii of main influence (Awershin's B, Knothe and Budryk)."""
+"""Horizontal displacement over slope, in radii of main influence (Awershin's B, Knothe and
+Budryk)."""
 Movement = Callable[[Array], Array]
 """Function from positions (N, 2), m, to displacements (N, 3), mm."""
 
 
 def trough(
-    east_north: Array, centre: tuple[float, float], *, radius: float, depth: float, width: float, settlement: float
+    east_north: Array,
+    centre: tuple[float, float],
+    *,
+    radius: float,
+    depth: float,
+    width: float,
+    settlement: float,
 ) -> Array:
-    """Settle over a tunnel with a straight or circular axis: `S = Smax exp(-d^2 / 2 i^2)`; sideways `(d / z0) S`.
+    """Settle over a tunnel with a straight or circular axis: `S = Smax exp(-d^2 / 2 i^2)`;
+    sideways `(d / z0) S`.
 
     Args:
-        east_north: (N, 2). centre, radius: of the arc, m; an axis of a kilometre is straight at 1e5.
+        east_north: (N, 2). centre, radius: of the arc, m; an axis of a kilometre is
+            straight at 1e5.
         depth: `z0`, m. width: `i = K z0`, m. settlement: `Smax`, mm.
     """
     from_centre = east_north - np.array(centre)
@@ -40,8 +50,11 @@ def trough(
     return np.column_stack([from_centre / reach[:, None] * sideways[:, None], -sunk])
 
 
-def bowl(east_north: Array, centre: tuple[float, float], *, depth: float, width: float, settlement: float) -> Array:
-    """Settle over a point sink: a void, a leak, a well; `S = Smax exp(-r^2 / 2 i^2)`, towards the centre by `r / z0`.
+def bowl(
+    east_north: Array, centre: tuple[float, float], *, depth: float, width: float, settlement: float
+) -> Array:
+    """Settle over a point sink: a void, a leak, a well; `S = Smax exp(-r^2 / 2 i^2)`,
+    towards the centre by `r / z0`.
 
     A negative settlement is a heave.
     """
@@ -59,11 +72,13 @@ def basin(
     radius: float,
     settlement: float,
 ) -> Array:
-    """Settle over a rectangular mined panel by Knothe's influence function; sideways `-0.4 r grad(S)` (Awershin).
+    """Settle over a rectangular mined panel by Knothe's influence function; sideways `-0.4
+    r grad(S)` (Awershin).
 
     Args:
-        east_north: (N, 2). centre: of the panel. half: of its sides, m. angle: of its first side, rad counter-clockwise
-            from east. radius: of main influence, m. settlement: over a panel that is large beside the radius, mm.
+        east_north: (N, 2). centre: of the panel. half: of its sides, m. angle: of its first
+            side, rad counter-clockwise from east. radius: of main influence, m. settlement:
+            over a panel that is large beside the radius, mm.
     """
     cos, sin = np.cos(angle), np.sin(angle)
     axes = np.array([[cos, sin], [-sin, cos]])
@@ -92,12 +107,14 @@ def strip(
     edge: float,
     moved: tuple[float, float, float],
 ) -> Array:
-    """Move a strip of ground: one side of a fault, or an embankment that settles under its own weight.
+    """Move a strip of ground: one side of a fault, or an embankment that settles under its
+    own weight.
 
     Args:
-        east_north: (N, 2). point: at its side. direction: of the strike, rad counter-clockwise from east. wide: width,
-            m; beyond the scene for a fault. long: half of its length, m, over which it dies out. edge: over which the
-            step at both sides rises, m. moved: east, north, up, mm.
+        east_north: (N, 2). point: at its side. direction: of the strike, rad
+            counter-clockwise from east. wide: width, m; beyond the scene for a fault. long:
+            half of its length, m, over which it dies out. edge: over which the step at both
+            sides rises, m. moved: east, north, up, mm.
     """
     cos, sin = np.cos(direction), np.sin(direction)
     offset = east_north - np.array(point)
@@ -124,7 +141,8 @@ def creep(
 
 
 def smooth(east_north: Array, waves: Array, phases: Array, weights: Array) -> Array:
-    """Move the ground by a Gaussian random field from random Fourier features (Rahimi and Recht 2007).
+    """Move the ground by a Gaussian random field from random Fourier features (Rahimi and
+    Recht 2007).
 
     Args:
         east_north: (N, 2). waves: (K, 2) rad/m. phases: (K,) rad. weights: (K, 3) mm.
@@ -145,14 +163,19 @@ class TownBuildings(NamedTuple):
     def local(self, number: int, east_north: Array) -> Array:
         """Return positions (N, 2) in the frame of one building."""
         cos, sin = np.cos(self.angle[number]), np.sin(self.angle[number])
-        return np.asarray((east_north - self.centre[number]) @ np.array([[cos, -sin], [sin, cos]]), float)
+        return np.asarray(
+            (east_north - self.centre[number]) @ np.array([[cos, -sin], [sin, cos]]), float
+        )
 
 
-def buildings_apart(east_north: Array, buildings: TownBuildings, settled: Array, tilt: Array) -> Array:
+def buildings_apart(
+    east_north: Array, buildings: TownBuildings, settled: Array, tilt: Array
+) -> Array:
     """Settle and tilt buildings inside their walls, without the ground around them.
 
     Args:
-        east_north: (N, 2), looked up building by building, which are few. buildings: B of them. settled: (B,) mm, down.
+        east_north: (N, 2), looked up building by building, which are few. buildings: B of
+            them. settled: (B,) mm, down.
         tilt: (B, 2) of the up displacement along both sides, mm/m.
     """
     up = np.zeros(len(east_north))
@@ -183,7 +206,9 @@ def draw_buildings(rng: np.random.Generator, extent: float) -> TownBuildings:
     pitch, turn = rng.uniform(22, 55), rng.uniform(-np.pi, np.pi)
     count = int(1.5 * extent / pitch)
     row = (np.arange(count) - count / 2) * pitch
-    centre = np.stack(np.meshgrid(row, row), axis=-1).reshape(-1, 2) + rng.normal(0, 0.1 * pitch, (count**2, 2))
+    centre = np.stack(np.meshgrid(row, row), axis=-1).reshape(-1, 2) + rng.normal(
+        0, 0.1 * pitch, (count**2, 2)
+    )
     cos, sin = np.cos(turn), np.sin(turn)
     centre = centre @ np.array([[cos, sin], [-sin, cos]])
     built = _draw_smooth(rng, 180.0, np.ones(3))(centre)[:, 2] > rng.uniform(-1.2, 0.3)
@@ -194,13 +219,18 @@ def draw_buildings(rng: np.random.Generator, extent: float) -> TownBuildings:
     return TownBuildings(centre, half, turn + rng.normal(0, 0.05, len(centre)))
 
 
-def draw_movements(rng: np.random.Generator, extent: float, buildings: TownBuildings) -> list[Movement]:
-    """Draw the movements in a scene of `extent` m around the origin; `buildings` may move apart from the ground."""
+def draw_movements(
+    rng: np.random.Generator, extent: float, buildings: TownBuildings
+) -> list[Movement]:
+    """Draw the movements in a scene of `extent` m around the origin; `buildings` may move
+    apart from the ground."""
     movements: list[Movement] = [_draw_region(rng, extent)]
     if rng.random() < QUIET_SHARE:
         return movements
     for kind in rng.choice(KINDS, size=int(rng.integers(1, 5)), p=SHARES):
-        movements.append(_draw_movement(rng, str(kind), extent, float(log_uniform(rng, *PEAK_MM, 1)[0])))
+        movements.append(
+            _draw_movement(rng, str(kind), extent, float(log_uniform(rng, *PEAK_MM, 1)[0]))
+        )
     if rng.random() < APART_SHARE:
         movements.append(_draw_apart(rng, buildings))
     return movements
@@ -216,7 +246,9 @@ def _draw_movement(rng: np.random.Generator, kind: str, extent: float, peak: flo
         radius = float(log_uniform(rng, 200, 1e4, 1)[0])
         centre = (east + radius * np.cos(angle), north + radius * np.sin(angle))
         width = float(rng.uniform(0.3, 0.6)) * depth
-        return partial(trough, centre=centre, radius=radius, depth=depth, width=width, settlement=peak)
+        return partial(
+            trough, centre=centre, radius=radius, depth=depth, width=width, settlement=peak
+        )
     if kind == "bowl":
         width = float(log_uniform(rng, 8, 160, 1)[0])
         depth = width / float(rng.uniform(0.3, 0.7))
@@ -224,28 +256,51 @@ def _draw_movement(rng: np.random.Generator, kind: str, extent: float, peak: flo
     if kind == "basin":
         long, wide = map(float, log_uniform(rng, 60, 500, 2))
         radius = float(log_uniform(rng, 80, 400, 1)[0])
-        return partial(basin, centre=centre, half=(long, wide), angle=angle, radius=radius, settlement=sign * peak)
+        return partial(
+            basin,
+            centre=centre,
+            half=(long, wide),
+            angle=angle,
+            radius=radius,
+            settlement=sign * peak,
+        )
     if kind == "strip":
         fault = rng.random() < 0.5
         wide = 10 * extent if fault else float(log_uniform(rng, 12, 120, 1)[0])
         displacement = _draw_displacement(rng, 0.6 * peak, 0.4 if fault else 0.15)
         long = float(log_uniform(rng, 100, 2000, 1)[0])
         edge = float(log_uniform(rng, 2, 25, 1)[0])
-        return partial(strip, point=centre, direction=angle, wide=wide, long=long, edge=edge, moved=displacement)
+        return partial(
+            strip,
+            point=centre,
+            direction=angle,
+            wide=wide,
+            long=long,
+            edge=edge,
+            moved=displacement,
+        )
     if kind == "slope":
         long, wide = map(float, log_uniform(rng, 40, 350, 2))
         displacement = _draw_displacement(rng, peak, 1.5)
         edge = float(log_uniform(rng, 4, 60, 1)[0])
-        return partial(creep, centre=centre, half=(long, wide), angle=angle, edge=edge, moved=displacement)
+        return partial(
+            creep, centre=centre, half=(long, wide), angle=angle, edge=edge, moved=displacement
+        )
     scale = float(log_uniform(rng, 40, 400, 1)[0])
     return _draw_smooth(rng, scale, 0.4 * peak * np.array([0.4, 0.2, 1.0]) * rng.uniform(0.2, 1, 3))
 
 
-def _draw_displacement(rng: np.random.Generator, size: float, sideways: float) -> tuple[float, float, float]:
+def _draw_displacement(
+    rng: np.random.Generator, size: float, sideways: float
+) -> tuple[float, float, float]:
     """Draw east, north and up, mm: mostly down, and partly sideways."""
     azimuth, horizontal = rng.uniform(-np.pi, np.pi), sideways * rng.random()
     direction = np.array(
-        [horizontal * np.cos(azimuth), horizontal * np.sin(azimuth), -1.0 if rng.random() < 0.8 else 1.0]
+        [
+            horizontal * np.cos(azimuth),
+            horizontal * np.sin(azimuth),
+            -1.0 if rng.random() < 0.8 else 1.0,
+        ]
     )
     east, north, up = size * direction / np.linalg.norm(direction)
     return float(east), float(north), float(up)

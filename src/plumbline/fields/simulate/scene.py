@@ -14,7 +14,12 @@ from numpy.typing import NDArray
 
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.fields.simulate.ground import Movement, TownBuildings, draw_buildings, draw_movements
-from plumbline.simulate.radar.acquisition import BANDS, Acquisition, draw_acquisitions, range_and_azimuth
+from plumbline.simulate.radar.acquisition import (
+    BANDS,
+    Acquisition,
+    draw_acquisitions,
+    range_and_azimuth,
+)
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.radar.noise import (
     BAD_EPOCH_SHARE,
@@ -57,7 +62,8 @@ class Degradation:
 
 
 def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degradation:
-    """Draw the degradation for a domain and a level of difficulty: each range is cut in thirds, easy to hard."""
+    """Draw the degradation for a domain and a level of difficulty: each range is cut in
+    thirds, easy to hard."""
     third = LEVELS.index(level)
 
     def between(easy: float, hard: float) -> float:
@@ -75,7 +81,9 @@ def draw_degradation(rng: np.random.Generator, domain: str, level: str) -> Degra
         patches = 1 + third + int(rng.integers(0, 2))
     elif domain == "sparse":
         density = between(250, 40)
-    return Degradation(density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)), own_mm, shared_mm)
+    return Degradation(
+        density, noise, gross, atmosphere, patches, float(rng.uniform(0.5, 4)), own_mm, shared_mm
+    )
 
 
 BAND = "C"
@@ -128,11 +136,16 @@ class MovingGround:
         return np.asarray(sum(movement(east_north) for movement in self.movements), float)
 
     def along(self, east_north: Array, los: Array, time: Array) -> Array:
-        """Return displacement (N, T), mm, towards the satellite at shares `time` of the observation."""
+        """Return displacement (N, T), mm, towards the satellite at shares `time` of the
+        observation."""
         share = self.courses.at(time)
         parts = zip(self.movements, share, strict=True)
         return np.asarray(
-            sum(np.einsum("nc,nc->n", movement(east_north), los)[:, None] * course for movement, course in parts), float
+            sum(
+                np.einsum("nc,nc->n", movement(east_north), los)[:, None] * course
+                for movement, course in parts
+            ),
+            float,
         )
 
 
@@ -178,10 +191,14 @@ def make_scene(about: SceneAbout) -> Scene:
     order = [pairs[0][0], pairs[0][1], pairs[1][int(rng.integers(0, 2))]]
     chosen = order[: about.tracks] if about.tracks > 1 else [order[int(rng.integers(0, 2))]]
     holes = [
-        (rng.uniform(-0.5, 0.5, 2) * about.extent, rng.uniform(40, 160)) for _ in range(rng.integers(0, HOLES + 1))
+        (rng.uniform(-0.5, 0.5, 2) * about.extent, rng.uniform(40, 160))
+        for _ in range(rng.integers(0, HOLES + 1))
     ]
     if rng.random() < COAST_SHARE:  # a circle so large that its rim is a coast
-        azimuth, radius = rng.uniform(-np.pi, np.pi), float(log_uniform(rng, 1, 20, 1)[0]) * about.extent
+        azimuth, radius = (
+            rng.uniform(-np.pi, np.pi),
+            float(log_uniform(rng, 1, 20, 1)[0]) * about.extent,
+        )
         distance = radius + rng.uniform(-0.05, 0.4) * about.extent
         holes.append((distance * np.array([np.cos(azimuth), np.sin(azimuth)]), radius))
     length = max(float(a.days[-1]) for a in chosen)
@@ -191,20 +208,29 @@ def make_scene(about: SceneAbout) -> Scene:
         true = _draw_positions(rng, town, about.extent, degradation.density, holes)
         time = (acquisition.days - start) / max(length - start, 1)
         tracks.append(
-            _simulate_track(rng, acquisition, true, time, about=about, degradation=degradation, ground=ground)
+            _simulate_track(
+                rng, acquisition, true, time, about=about, degradation=degradation, ground=ground
+            )
         )
     return Scene(about, degradation, ground, tracks)
 
 
 def _draw_positions(
-    rng: np.random.Generator, town: TownBuildings, extent: float, density: float, holes: list[tuple[Array, float]]
+    rng: np.random.Generator,
+    town: TownBuildings,
+    extent: float,
+    density: float,
+    holes: list[tuple[Array, float]],
 ) -> Array:
-    """Draw scatterers' positions (N, 2): most on buildings, some between them, and holes without any."""
+    """Draw scatterers' positions (N, 2): most on buildings, some between them, and holes
+    without any."""
     count = max(6, int(rng.poisson(density * (extent / 1000) ** 2)))
     number = rng.integers(0, len(town.angle), count)
     local = rng.uniform(-1, 1, (count, 2)) * town.half[number]
     cos, sin = np.cos(town.angle[number]), np.sin(town.angle[number])
-    turned = np.column_stack([local[:, 0] * cos - local[:, 1] * sin, local[:, 0] * sin + local[:, 1] * cos])
+    turned = np.column_stack(
+        [local[:, 0] * cos - local[:, 1] * sin, local[:, 0] * sin + local[:, 1] * cos]
+    )
     on = town.centre[number] + turned
     free = rng.uniform(-0.5, 0.5, (count, 2)) * extent
     place = np.where((rng.random(count) < ON_BUILDINGS)[:, None], on, free)
@@ -235,13 +261,22 @@ def _simulate_track(
     series[gross_rows] += rng.normal(0, 15, (len(gross_rows), 1)) * time
     series += own_movement(rng, count, degradation.own_mm, time)
     reach = float(log_uniform(rng, *SHARED_M, 1)[0])
-    series += shared_noise(rng, true, about.extent, sigma=degradation.shared_mm, reach_m=reach, epochs=epochs)
+    series += shared_noise(
+        rng, true, about.extent, sigma=degradation.shared_mm, reach_m=reach, epochs=epochs
+    )
     correlation = float(np.exp(-REVISIT_DAYS / log_uniform(rng, *MEMORY_DAYS, 1)[0]))
     # A straight line over T epochs keeps sqrt(12 / T) of what is independent from one to the next.
-    turbulent = degradation.atmosphere_mm * np.sqrt(epochs / 12 * (1 - correlation) / (1 + correlation))
+    turbulent = degradation.atmosphere_mm * np.sqrt(
+        epochs / 12 * (1 - correlation) / (1 + correlation)
+    )
     series += delays(rng, true, about.extent, sigma=turbulent, epochs=epochs, rho=correlation)
     series += unwrapping_patches(
-        rng, true, about.extent, count=degradation.patches, time=time, wavelength_mm=BANDS[BAND].wavelength_mm
+        rng,
+        true,
+        about.extent,
+        count=degradation.patches,
+        time=time,
+        wavelength_mm=BANDS[BAND].wavelength_mm,
     )
     season = np.cos(2 * np.pi * acquisition.days / 365.25 + rng.uniform(-np.pi, np.pi))
     series += rng.uniform(0, THERMAL_MM) * rng.random(count)[:, None] * season
@@ -281,9 +316,9 @@ def write_scene(scene: Scene, out: Path) -> None:
             _write_track(track, number, about.seed, folder)
         row = (np.arange(about.cells) + 0.5) * about.cell_m - about.extent / 2
         east, north = np.meshgrid(row, row[::-1])
-        displacement = scene.ground.displacement(np.column_stack([east.ravel(), north.ravel()])).reshape(
-            about.cells, about.cells, 3
-        )
+        displacement = scene.ground.displacement(
+            np.column_stack([east.ravel(), north.ravel()])
+        ).reshape(about.cells, about.cells, 3)
         west_m, north_m = PLACE[0] - about.extent / 2, PLACE[1] + about.extent / 2
         np.savez_compressed(
             folder / TRUTH,
@@ -316,4 +351,6 @@ def _write_track(track: SceneTrack, number: int, seed: int, folder: Path) -> Non
         pixel=np.floor(np.abs(in_range) / slant_m),
     )
     rng = np.random.default_rng([seed, number])
-    (folder / name).write_bytes(product.header + egms_rows(rng, product, points, track.displacement))
+    (folder / name).write_bytes(
+        product.header + egms_rows(rng, product, points, track.displacement)
+    )

@@ -35,19 +35,25 @@ class _SceneJob:
 def simulate(params: SimulateFields, out: Path, workers: int | None = None) -> None:
     """Write `out/scenes/NAME/` for each scene, and `out/showcase/`; replace `out` as a whole.
 
-    A folder holds EGMS L2b csv files, `truth.npz` and `scene.json`. The same parameters give the same bytes, whatever
-    the number of workers; a scene depends on its own name and the seed alone.
+    A folder holds EGMS L2b csv files, `truth.npz` and `scene.json`. The same parameters
+    give the same bytes, whatever the number of workers; a scene depends on its own name and
+    the seed alone.
 
     Raises:
         InputError: the points of a borrowed scene are refused.
     """
     with alone(STAGE), atomic_folder(out) as folder:
         jobs = [
-            _SceneJob(folder / SHOWCASE, SceneAbout(SHOWCASE, "plain", "medium", params.seed, 2, SHOWCASE_CELLS, 10.0))
+            _SceneJob(
+                folder / SHOWCASE,
+                SceneAbout(SHOWCASE, "plain", "medium", params.seed, 2, SHOWCASE_CELLS, 10.0),
+            )
         ]
         for domain, count in params.scenes.items():
             for number in range(count):
-                jobs.append(_draw_job(folder / SCENES, f"{domain}-{number:05d}", domain, number, params))
+                jobs.append(
+                    _draw_job(folder / SCENES, f"{domain}-{number:05d}", domain, number, params)
+                )
         (folder / SCENES).mkdir()
         run_jobs(_write_scene_job, jobs, workers, STAGE)
         if params.borrowed:
@@ -58,11 +64,16 @@ def simulate(params: SimulateFields, out: Path, workers: int | None = None) -> N
     log.info("%d scenes of %d x %d cells", len(jobs) - 1, params.cells, params.cells)
 
 
-def _draw_job(scenes: Path, name: str, domain: str, number: int, params: SimulateFields) -> _SceneJob:
+def _draw_job(
+    scenes: Path, name: str, domain: str, number: int, params: SimulateFields
+) -> _SceneJob:
     rng = np.random.default_rng([params.seed, *name.encode(), 1])
     tracks = 1 + int(rng.choice(3, p=TRACK_SHARES))
     level = LEVELS[number % len(LEVELS)]
-    return _SceneJob(scenes / name, SceneAbout(name, domain, level, params.seed, tracks, params.cells, params.cell_m))
+    return _SceneJob(
+        scenes / name,
+        SceneAbout(name, domain, level, params.seed, tracks, params.cells, params.cell_m),
+    )
 
 
 def _write_scene_job(job: _SceneJob) -> None:
@@ -90,7 +101,9 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
     """
     folders = sorted(path for path in scenes.iterdir() if path.is_dir()) if scenes.is_dir() else []
     if not folders:
-        raise InputError(f"{scenes}: no scene found. Run `plumbline simulate` first.", key="scenes.none")
+        raise InputError(
+            f"{scenes}: no scene found. Run `plumbline simulate` first.", key="scenes.none"
+        )
     with alone(INGEST), atomic_folder(out) as temporary:
         jobs = [_IngestJob(temporary / folder.name, folder, params) for folder in folders]
         run_jobs(_ingest_scene, jobs, workers, INGEST)
@@ -100,7 +113,10 @@ def ingest(scenes: Path, params: Ingest, out: Path, workers: int | None = None) 
 def _ingest_scene(job: _IngestJob) -> None:
     for name in KEPT:
         if not (job.scene / name).is_file():
-            raise InputError(f"{job.scene / name}: no such file. Run `plumbline simulate` again.", key="file.missing")
+            raise InputError(
+                f"{job.scene / name}: no such file. Run `plumbline simulate` again.",
+                key="file.missing",
+            )
     before = log.level
     log.setLevel(logging.WARNING)  # two lines a product, of hundreds of scenes
     try:

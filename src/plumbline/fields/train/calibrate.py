@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.fields.model.denoiser import FieldDenoiser
-from plumbline.fields.model.sampling import DenoisingModel, component_distances, draw_samples, seen_components
+from plumbline.fields.model.sampling import (
+    DenoisingModel,
+    component_distances,
+    draw_samples,
+    seen_components,
+)
 from plumbline.fields.model.scores import middle, normal_crps
 from plumbline.fields.model.slopes import FIGURES, Slopes
 from plumbline.fields.model.spread import (
@@ -81,13 +86,19 @@ class TorchDenoiser:
         self.model = model.eval()
         self.alphas = model.alphas.double().cpu().numpy()
 
-    def denoise(self, noisy: Float, step: int, conditions: NDArray[np.float32]) -> NDArray[np.float32]:
+    def denoise(
+        self, noisy: Float, step: int, conditions: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
         """Return the clean field; see `sampling.DenoisingModel`."""
         device = next(self.model.parameters()).device
-        conditions_BCHW = torch.from_numpy(conditions).to(device)[None].expand(len(noisy), -1, -1, -1)
+        conditions_BCHW = (
+            torch.from_numpy(conditions).to(device)[None].expand(len(noisy), -1, -1, -1)
+        )
         with torch.inference_mode():
             step_B = torch.full((len(noisy),), step, device=device)
-            clean_BFHW = self.model(torch.from_numpy(noisy.astype(np.float32)).to(device), step_B, conditions_BCHW)
+            clean_BFHW = self.model(
+                torch.from_numpy(noisy.astype(np.float32)).to(device), step_B, conditions_BCHW
+            )
         return np.asarray(clean_BFHW.cpu().numpy(), np.float32)
 
 
@@ -100,7 +111,8 @@ def calibrate(
     cell_m: float,
     start: Spread | None = None,
 ) -> Spread:
-    """Return the spread with which the intervals hold 90 % of the truth, in calm places and lively ones.
+    """Return the spread with which the intervals hold 90 % of the truth, in calm places and
+    lively ones.
 
     Args:
         model: network. scenes: held-out scenes of all domains, which count by their scenes.
@@ -114,7 +126,9 @@ def calibrate(
     return fit_spread(gather(TorchDenoiser(model), scenes, restore, seed, cell_m), cell_m, start)
 
 
-def gather(model: DenoisingModel, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float) -> list[_Scene]:
+def gather(
+    model: DenoisingModel, scenes: SceneSet, restore: Restoring, seed: int, cell_m: float
+) -> list[_Scene]:
     """Restore the middle of each scene, and return cells of it for each component."""
     gathered: list[_Scene] = []
     chosen = np.random.default_rng(seed).permutation(len(scenes))[:MOST_SCENES]
@@ -127,14 +141,22 @@ def gather(model: DenoisingModel, scenes: SceneSet, restore: Restoring, seed: in
         if not len(near_cells):
             continue
         window_samples = draw_samples(
-            model, maps, names, steps=restore.steps, samples=restore.samples, eta=restore.eta, rng=rng
+            model,
+            maps,
+            names,
+            steps=restore.steps,
+            samples=restore.samples,
+            eta=restore.eta,
+            rng=rng,
         )
         cells = rng.choice(near_cells, min(CELLS, len(near_cells)), replace=False)
         for component, name in enumerate(names):
             samples, process = window_samples.of(name)
             mean, true = samples.mean(axis=0), truth[component]
             scatter = samples.std(axis=0, ddof=1)
-            places = describe_places(maps, component, scatter, distance_m, scenes.covariance(number))
+            places = describe_places(
+                maps, component, scatter, distance_m, scenes.covariance(number)
+            )
             error, beyond, process_mm, distance = (
                 np.asarray(part, float).ravel()[cells]
                 for part in (mean - true, mean - maps[component], process, distance_m)
@@ -143,7 +165,18 @@ def gather(model: DenoisingModel, scenes: SceneSet, restore: Restoring, seed: in
             figures = places.reshape(len(PLACES), -1)[:, cells]
             drawn = Drawn(samples, maps[component], true, number, cells) if component == 0 else None
             gathered.append(
-                _Scene(number, name, error, beyond, process_mm, distance, float(true.std()), missed, figures, drawn)
+                _Scene(
+                    number,
+                    name,
+                    error,
+                    beyond,
+                    process_mm,
+                    distance,
+                    float(true.std()),
+                    missed,
+                    figures,
+                    drawn,
+                )
             )
     return gathered
 
@@ -156,7 +189,8 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
     """
     if not gathered:
         raise InputError(
-            "no scene to calibrate on with a point near its middle. Simulate more scenes.", key="scenes.no_near_point"
+            "no scene to calibrate on with a point near its middle. Simulate more scenes.",
+            key="scenes.no_near_point",
         )
     gains = {name: _fit_gain(_select_component(gathered, name)) for name in COMPONENTS}
     rows = [_apply_gain(row, gains[row.name]) for row in gathered]
@@ -187,8 +221,15 @@ def fit_spread(gathered: list[_Scene], cell_m: float, start: Spread | None = Non
         if row.drawn
     ]
     spread.slopes = fit_slopes([cells for cells in slope_sets if len(cells.wanted)], spread.slopes)
-    summaries = (f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends" for n, c in spread.components.items())
-    log.info("spread: %s; fields reach up to %.0f m from a point", ", ".join(summaries), spread.farthest_m)
+    summaries = (
+        f"{n} gain {c.gain:.2f}, {c.reach:.2f} deviations to the ends"
+        for n, c in spread.components.items()
+    )
+    log.info(
+        "spread: %s; fields reach up to %.0f m from a point",
+        ", ".join(summaries),
+        spread.farthest_m,
+    )
     return spread
 
 
@@ -214,8 +255,12 @@ def _fit_gain(rows: list[_Scene]) -> float:
 def _apply_gain(row: _Scene, gain: float) -> _Scene:
     """Multiply the samples' difference from the Gaussian process by `gain`."""
     places, number = row.places.copy(), PLACES.index("scatter")
-    places[number] = np.log(np.maximum(gain * (np.exp(places[number]) - LEAST_SCATTER), 0) + LEAST_SCATTER)
-    return row._replace(error=row.error - (1 - gain) * row.beyond, beyond=gain * row.beyond, places=places)
+    places[number] = np.log(
+        np.maximum(gain * (np.exp(places[number]) - LEAST_SCATTER), 0) + LEAST_SCATTER
+    )
+    return row._replace(
+        error=row.error - (1 - gain) * row.beyond, beyond=gain * row.beyond, places=places
+    )
 
 
 def _unfitted_spread(rows: list[_Scene]) -> Spread:
@@ -258,9 +303,14 @@ def _fit(rows: list[_Scene], start: Spread) -> tuple[Float, Float]:
     residuals = wanted - start_bases[component] - design @ weights
     is_component = np.equal.outer(component, np.arange(len(COMPONENTS))).astype(float)
     base_change, weight_changes = fit_quantile(
-        np.hstack([is_component, design]), residuals, equal_shares(sizes), len({row.number for row in rows})
+        np.hstack([is_component, design]),
+        residuals,
+        equal_shares(sizes),
+        len({row.number for row in rows}),
     )
-    return start_bases + base_change + weight_changes[: len(COMPONENTS)], weights + weight_changes[len(COMPONENTS) :]
+    return start_bases + base_change + weight_changes[: len(COMPONENTS)], weights + weight_changes[
+        len(COMPONENTS) :
+    ]
 
 
 def _fit_shift(rows: list[_Scene], start: Spread) -> float:
@@ -268,10 +318,16 @@ def _fit_shift(rows: list[_Scene], start: Spread) -> float:
 
     def log_residuals(row: _Scene, fitted: tuple[Float, Float]) -> Float:
         bases, weights = fitted
-        logarithm = _needed_log(row) - bases[COMPONENTS.index(row.name)] - weights @ start.scale.standard(row.places)
+        logarithm = (
+            _needed_log(row)
+            - bases[COMPONENTS.index(row.name)]
+            - weights @ start.scale.standard(row.places)
+        )
         return np.asarray(logarithm, float)
 
-    return held_out_shift(rows, [row.number for row in rows], lambda some: _fit(some, start), log_residuals)
+    return held_out_shift(
+        rows, [row.number for row in rows], lambda some: _fit(some, start), log_residuals
+    )
 
 
 def _fit_reach(rows: list[_Scene], spread: Spread) -> float:

@@ -41,7 +41,9 @@ class SlopeCells(NamedTuple):
     """(3, m) see `describe_slopes`."""
 
 
-def slope_cells(drawn: Drawn, gain: float, half_width: Float, is_near: NDArray[np.bool_], cell_m: float) -> SlopeCells:
+def slope_cells(
+    drawn: Drawn, gain: float, half_width: Float, is_near: NDArray[np.bool_], cell_m: float
+) -> SlopeCells:
     """Return those of n cells of a scene that count: not at the edge, and near a scatterer.
 
     Args:
@@ -76,7 +78,10 @@ def fit_slopes(scenes: Sequence[SlopeCells], start: Slopes) -> Slopes:
         shares = equal_shares([len(scene.wanted) for scene in some])
         base, weight_change = fit_quantile(design, residuals, shares, len(some))
         weight_change = weight_change / unit
-        return Slopes(base=base - float(weight_change @ centre), weights=(start_weights + weight_change).tolist())
+        return Slopes(
+            base=base - float(weight_change @ centre),
+            weights=(start_weights + weight_change).tolist(),
+        )
 
     def log_residuals(scene: SlopeCells, fitted: Slopes) -> Float:
         return np.asarray(scene.wanted - np.log(fitted.half_width(scene.figures)), float)

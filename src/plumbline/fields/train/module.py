@@ -59,18 +59,21 @@ class CropData(LightningDataModule):
         """Check scenes and crop size, and set up the data.
 
         Raises:
-            InputError: there is no scene to train on, or to choose by, or the crop is larger than they are.
+            InputError: there is no scene to train on, or to choose by, or the crop is
+                larger than they are.
         """
         super().__init__()
         size = train.truth.shape[-1] if len(train) else 0
         if not len(train) or not len(tune):
             raise InputError(
-                f"{len(train)} scenes to train on and {len(tune)} to choose by found; one of each is needed.",
+                f"{len(train)} scenes to train on and {len(tune)} to choose by found; one of "
+                "each is needed.",
                 key="split.empty",
             )
         if params.crop > size:
             raise InputError(
-                f"crop: {params.crop} cells found, and scenes have {size}. Give as many or fewer.", key="crop.too_large"
+                f"crop: {params.crop} cells found, and scenes have {size}. Give as many or fewer.",
+                key="crop.too_large",
             )
         self.train, self.tune, self.params = train, tune, params
         self.batch_size = params.batch_size or 8
@@ -78,7 +81,8 @@ class CropData(LightningDataModule):
         self.first = np.array([levels.get(about["level"], 1) - 1 for about in train.about])
         if not (self.first == 0).any():
             raise InputError(
-                "curriculum: no scene to draw in epoch 1. Let a level that has scenes begin in epoch 1.",
+                "curriculum: no scene to draw in epoch 1. Let a level that has scenes begin in "
+                "epoch 1.",
                 key="curriculum.empty_first_epoch",
             )
         self.complete = int(self.first.max())
@@ -86,13 +90,16 @@ class CropData(LightningDataModule):
     def train_dataloader(self) -> DataLoader[FieldBatch]:
         """Return this process's batches of this epoch."""
         trainer: Any = self.trainer
-        # As the trainer itself counts: where a run is gone on with, `current_epoch` is still one behind.
+        # As the trainer itself counts: where a run is gone on with, `current_epoch` is still
+        # one behind.
         epoch = trainer.fit_loop.epoch_progress.current.processed
         rows = drawn_rows(self.train, self.params, epoch, np.flatnonzero(self.first <= epoch))
         turns = self.batch_size * trainer.world_size * self.params.accumulate
         rows = rows[: max(1, len(rows) // turns) * turns]
         rows = np.resize(rows, (-(-len(rows) // turns) * turns, 4))
-        process_rows = rows.reshape(-1, trainer.world_size, self.batch_size, 4)[:, trainer.global_rank]
+        process_rows = rows.reshape(-1, trainer.world_size, self.batch_size, 4)[
+            :, trainer.global_rank
+        ]
         return self._loader(self.train, list(process_rows))
 
     def val_dataloader(self) -> DataLoader[FieldBatch]:
@@ -101,22 +108,31 @@ class CropData(LightningDataModule):
         corner = (self.tune.truth.shape[-1] - self.params.crop) // 2
         rows = np.array([(number, corner, corner, 0) for number in range(len(self.tune))], np.int64)
         process_rows = rows[trainer.global_rank :: trainer.world_size]
-        batches = [process_rows[at : at + TUNE_BATCH] for at in range(0, len(process_rows), TUNE_BATCH)]
+        batches = [
+            process_rows[at : at + TUNE_BATCH] for at in range(0, len(process_rows), TUNE_BATCH)
+        ]
         return self._loader(self.tune, batches)
 
     def _loader(self, scenes: SceneSet, batches: list[NDArray[np.int64]]) -> DataLoader[FieldBatch]:
         """Return a loader of batches, each given by its rows (scene, row, column, mirror)."""
         examples: Any = batches
-        return DataLoader(examples, batch_size=None, collate_fn=partial(make_batch, scenes, self.params.crop))
+        return DataLoader(
+            examples, batch_size=None, collate_fn=partial(make_batch, scenes, self.params.crop)
+        )
 
 
-def drawn_rows(scenes: SceneSet, params: TrainFields, epoch: int, drawn: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Draw (N, 4) scene, row, column and mirror of each example of an epoch, from the seed and the epoch alone."""
+def drawn_rows(
+    scenes: SceneSet, params: TrainFields, epoch: int, drawn: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """Draw (N, 4) scene, row, column and mirror of each example of an epoch, from the seed
+    and the epoch alone."""
     rng = np.random.default_rng([params.seed, epoch])
     count = len(drawn) * params.crops_a_scene
     room = scenes.truth.shape[-1] - params.crop + 1
     scene = rng.permutation(np.repeat(drawn, params.crops_a_scene))
-    return np.column_stack([scene, rng.integers(0, room, (count, 2)), rng.integers(0, MIRRORS, count)]).astype(np.int64)
+    return np.column_stack(
+        [scene, rng.integers(0, room, (count, 2)), rng.integers(0, MIRRORS, count)]
+    ).astype(np.int64)
 
 
 def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBatch:
@@ -129,8 +145,12 @@ def make_batch(scenes: SceneSet, crop: int, rows: NDArray[np.int64]) -> FieldBat
         conditions = describe(maps)
         clean = (truth - conditions.mean) / conditions.scale[:, None, None]
         near = conditions.channels[DISTANCE] < np.log1p(FAR_CELLS) - 1e-3
-        examples.append((conditions.channels, clean, conditions.mean, conditions.scale, maps[2:4], near))
-    parts = [torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*examples, strict=True)]
+        examples.append(
+            (conditions.channels, clean, conditions.mean, conditions.scale, maps[2:4], near)
+        )
+    parts = [
+        torch.from_numpy(np.stack(part).astype(np.float32)) for part in zip(*examples, strict=True)
+    ]
     return FieldBatch(*parts, *[torch.from_numpy(rows[:, 3].copy())])
 
 
@@ -144,7 +164,8 @@ FAR_WEIGHT = 0.05
 class FieldOptimisation(Fitting):
     """Fits a denoiser to scenes.
 
-    The score is one minus the continuous ranked probability score relative to that of the Gaussian process.
+    The score is one minus the continuous ranked probability score relative to that of the
+    Gaussian process.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("score", "rmse_mm", "rmse_ratio")
@@ -169,7 +190,9 @@ class FieldOptimisation(Fitting):
         step_B = torch.randint(0, last + 1, (len(clean),), device=clean.device)
         is_regression = torch.rand(len(clean), device=clean.device) < self.params.regression_share
         step_B = torch.where(is_regression, last, step_B)
-        restored = self.model(self.model.noisy(clean, noise, step_B), step_B, batch.conditions_BCHW).float()
+        restored = self.model(
+            self.model.noisy(clean, noise, step_B), step_B, batch.conditions_BCHW
+        ).float()
         weight = batch.near_BHW.clamp_min(FAR_WEIGHT)[:, None]
         weight = weight / weight.mean(dim=(1, 2, 3), keepdim=True)
         size_B = (weight * clean**2).mean(dim=(1, 2, 3)).clamp_min(1.0)
@@ -187,37 +210,58 @@ class FieldOptimisation(Fitting):
         def denoise(field: Any, step: int) -> Any:
             step_B = torch.full((len(field),), step, device=self.device)
             with torch.autocast(self.device.type, enabled=False):
-                clean_BFHW = self.model(torch.from_numpy(field).to(self.device), step_B, batch.conditions_BCHW)
+                clean_BFHW = self.model(
+                    torch.from_numpy(field).to(self.device), step_B, batch.conditions_BCHW
+                )
             return clean_BFHW.float().cpu().numpy()
 
         shape = batch.clean_BFHW.shape
         fresh = draws(rng, shape)
         samples = [
-            restore_steps(denoise, next(fresh), alphas, steps=self.params.tune_steps, eta=1.0, fresh=fresh)
+            restore_steps(
+                denoise, next(fresh), alphas, steps=self.params.tune_steps, eta=1.0, fresh=fresh
+            )
             for _ in range(TUNE_SAMPLES)
         ]
-        clean, scale = batch.clean_BFHW.cpu().numpy(), batch.scale_BF.cpu().numpy()[:, :, None, None]
+        clean, scale = (
+            batch.clean_BFHW.cpu().numpy(),
+            batch.scale_BF.cpu().numpy()[:, :, None, None],
+        )
         errors = [(sample - clean) * scale for sample in samples]
-        # Fair for two samples (Ferro 2014): the mean distance to the truth, less half of that to each other.
+        # Fair for two samples (Ferro 2014): the mean distance to the truth, less half of that
+        # to each other.
         crps = (np.abs(errors[0]) + np.abs(errors[1]) - np.abs(errors[0] - errors[1])) / 2
         square = ((errors[0] + errors[1]) / 2) ** 2
         process = normal_crps(clean * scale, batch.deviation_BFHW.cpu().numpy())
         near = batch.near_BHW.cpu().numpy()[:, None]
         share = near / near.mean(axis=(1, 2, 3), keepdims=True).clip(1e-6)
         axes = (1, 2, 3)
-        per_scene = [(share * values).mean(axis=axes) for values in (crps, process, square, (clean * scale) ** 2)]
+        per_scene = [
+            (share * values).mean(axis=axes)
+            for values in (crps, process, square, (clean * scale) ** 2)
+        ]
         self._scene_scores.append(per_scene)
 
     def on_validation_epoch_end(self) -> None:
         """Score the tune split."""
-        columns = [np.concatenate(part) for part in zip(*self._scene_scores, strict=True)] if self._scene_scores else []
+        columns = (
+            [np.concatenate(part) for part in zip(*self._scene_scores, strict=True)]
+            if self._scene_scores
+            else []
+        )
         gathered = [part for part in gather(columns) if part]
-        crps, process, square, process_square = (np.concatenate(part) for part in zip(*gathered, strict=True))
+        crps, process, square, process_square = (
+            np.concatenate(part) for part in zip(*gathered, strict=True)
+        )
         self._scene_scores.clear()
         rmse, process_rmse = float(np.sqrt(square.mean())), float(np.sqrt(process_square.mean()))
         # Scene by scene: one that moves much would outweigh all others.
         score = 1 - float(np.exp(np.log(crps.clip(1e-6) / process.clip(1e-6)).mean()))
-        epoch_metrics = {"score": score, "rmse_mm": rmse, "rmse_ratio": rmse / max(process_rmse, 1e-9)}
+        epoch_metrics = {
+            "score": score,
+            "rmse_mm": rmse,
+            "rmse_ratio": rmse / max(process_rmse, 1e-9),
+        }
         self.end_epoch(epoch_metrics, bool(np.isfinite(crps).all()))
 
 

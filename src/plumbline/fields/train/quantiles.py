@@ -35,13 +35,18 @@ def fit_quantile(design: Float, wanted: Float, share: Float, scenes: int) -> tup
 
     def loss(values: Float) -> tuple[float, Float]:
         error = wanted - values[0] - design @ values[1:]
-        value = share @ (COVERAGE * error + SOFT * np.logaddexp(0, -error / SOFT)) + ridge / 2 * values[1:] @ values[1:]
+        value = (
+            share @ (COVERAGE * error + SOFT * np.logaddexp(0, -error / SOFT))
+            + ridge / 2 * values[1:] @ values[1:]
+        )
         slope = share * (COVERAGE - 1 / (1 + np.exp(np.clip(error / SOFT, -50, 50))))
         return float(value), np.r_[-slope.sum(), ridge * values[1:] - design.T @ slope]
 
     begin = np.zeros(1 + design.shape[1])
     begin[0] = np.quantile(wanted, COVERAGE)
-    solution = optimize.minimize(loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 300}).x
+    solution = optimize.minimize(
+        loss, begin, jac=True, method="L-BFGS-B", options={"maxiter": 300}
+    ).x
     return float(solution[0]), np.asarray(solution[1:], float)
 
 
@@ -64,7 +69,9 @@ def held_out_shift(
     residuals, shares = [], []
     for fold in range(min(FOLDS, len(scene_numbers))):
         held_out = set(scene_numbers[fold::FOLDS].tolist())
-        fitted_rows = [row for row, number in zip(rows, numbers, strict=True) if number not in held_out]
+        fitted_rows = [
+            row for row, number in zip(rows, numbers, strict=True) if number not in held_out
+        ]
         if not fitted_rows:
             return 0.0
         fitted = fit(fitted_rows)

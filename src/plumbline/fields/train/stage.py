@@ -41,18 +41,24 @@ from plumbline.train.stage import run_key
 
 
 class AdapterOptimisation(FieldOptimisation):
-    """Fits an adapter; the unfrozen modules join after a share of the epochs. Checkpoints hold only these."""
+    """Fits an adapter; the unfrozen modules join after a share of the epochs. Checkpoints
+    hold only these."""
 
     def __init__(self, model: FieldDenoiser, params: AdapterFields) -> None:
         super().__init__(model, params, "adapt")
         self.strict_loading = False
-        self.late, self.late_epoch = unfrozen_parameters(model), params.unfreeze_from * params.epochs
+        self.late, self.late_epoch = (
+            unfrozen_parameters(model),
+            params.unfreeze_from * params.epochs,
+        )
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Keep only the trained parameters."""
         super().on_save_checkpoint(checkpoint)
         trained = {name for name, parameter in self.named_parameters() if parameter.requires_grad}
-        checkpoint["state_dict"] = {k: v for k, v in checkpoint["state_dict"].items() if k in trained}
+        checkpoint["state_dict"] = {
+            k: v for k, v in checkpoint["state_dict"].items() if k in trained
+        }
 
     def load_state_dict(self, state_dict: Any, strict: bool = False, assign: bool = False) -> Any:
         """Restore the saved parameters; the others are the base's."""
@@ -76,12 +82,15 @@ def train_adapter(
         data_sha256: hash of the prepared data. out: folder, which exists.
 
     Returns:
-        Figures for the record: the share of parameters that are trained, and those of the best epoch.
+        Figures for the record: the share of parameters that are trained, and those of the
+            best epoch.
 
     Raises:
         InputError: there are no scenes of the domain.
     """
-    train, tune, calibration = (splits[name].of_domain(domain) for name in ("train", "tune", "calibrate"))
+    train, tune, calibration = (
+        splits[name].of_domain(domain) for name in ("train", "tune", "calibrate")
+    )
     if not len(train) or not len(tune) or not len(calibration):
         raise InputError(
             f"adapt.domains: no scene of {domain} to train on, to choose by or to calibrate on. "
@@ -90,9 +99,15 @@ def train_adapter(
         )
     model = load_denoiser(base)
     n_parameters = count_parameters(model)
-    torch.manual_seed(params.adapt.seed)  # the first factors are drawn here, alike in a run that was gone on with
+    torch.manual_seed(
+        params.adapt.seed
+    )  # the first factors are drawn here, alike in a run that was gone on with
     add_adapter(model, domain, params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
-    settings = {"adapt": params.adapt.model_dump(), "train": params.train.model_dump(), "domain": domain}
+    settings = {
+        "adapt": params.adapt.model_dump(),
+        "train": params.train.model_dump(),
+        "domain": domain,
+    }
     training = run(
         AdapterOptimisation(model, params.adapt),
         lambda batch_size: CropData(train, tune, params.adapt),
@@ -106,7 +121,12 @@ def train_adapter(
     save_adapter(fitted, domain, out)
     start = read_spread(base / SPREAD)  # scenes of one domain are few
     spread = calibrate(
-        fitted, calibration, params.restore, seed=params.adapt.seed, cell_m=params.simulate.cell_m, start=start
+        fitted,
+        calibration,
+        params.restore,
+        seed=params.adapt.seed,
+        cell_m=params.simulate.cell_m,
+        start=start,
     )
     write_json(out / domain / SPREAD, spread.model_dump())
     shutil.rmtree(training.checkpoints)
@@ -116,18 +136,26 @@ def train_adapter(
 
 
 def train(prepared: Path, params: RestorationParams, out: Path) -> None:
-    """Write the denoiser, `spread.json`, `adapters/` with `adapters.json`, and the records of the run into `out`.
+    """Write the denoiser, `spread.json`, `adapters/` with `adapters.json`, and the records
+    of the run into `out`.
 
-    The trained denoiser is kept in `.plumbline` until the adapters are trained, too: a run that was killed in between
-    goes on with these.
+    The trained denoiser is kept in `.plumbline` until the adapters are trained, too: a run
+    that was killed in between goes on with these.
 
     Raises:
-        InputError: `prepared` is missing or has too few scenes, `adapt.unfreeze` names what there is not, the machine
-            lacks what the params ask for, an alarm stopped the run, or another run is at it.
+        InputError: `prepared` is missing or has too few scenes, `adapt.unfreeze` names what
+            there is not, the machine lacks what the params ask for, an alarm stopped the
+            run, or another run is at it.
     """
     check_sources(params.train, out)
     if params.adapt.domains:  # refuse now what would be refused when the denoiser is trained
-        add_adapter(_new_denoiser(params), "adapter", params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
+        add_adapter(
+            _new_denoiser(params),
+            "adapter",
+            params.adapt.rank,
+            params.adapt.alpha,
+            params.adapt.unfreeze,
+        )
     with first_alone("train"):
         _train(prepared, params, out)
 
@@ -137,7 +165,10 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
     data = sha256_folder(prepared)
     settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
     key = run_key(data, settings)
-    spread = {"restore": params.restore.model_dump(), "cell_m": params.simulate.cell_m}  # it is calibrated by these
+    spread = {
+        "restore": params.restore.model_dump(),
+        "cell_m": params.simulate.cell_m,
+    }  # it is calibrated by these
     base = WORK / "restoration" / run_key(data, {**settings, **spread})[:16]
     if not base.is_dir():
         training = _fit(splits, params, data, key, settings)
@@ -151,13 +182,19 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         (folder / ADAPTERS).mkdir()
         for domain in params.adapt.domains:
-            figures[domain] = train_adapter(base, domain, splits, params, data_sha256=data, out=folder / ADAPTERS)
+            figures[domain] = train_adapter(
+                base, domain, splits, params, data_sha256=data, out=folder / ADAPTERS
+            )
         write_json(folder / "adapters.json", figures)
     shutil.rmtree(base)
 
 
 def _fit(
-    splits: dict[str, SceneSet], params: RestorationParams, data: str, key: str, settings: dict[str, Any]
+    splits: dict[str, SceneSet],
+    params: RestorationParams,
+    data: str,
+    key: str,
+    settings: dict[str, Any],
 ) -> Fitted[FieldOptimisation]:
     check_devices(params.train)
     torch.manual_seed(params.train.seed)  # the first weights are drawn here
@@ -193,8 +230,10 @@ def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None
     initial = load_denoiser(folder, PACKED_WEIGHTS, PACKED_SPEC)
     if initial.spec != model.spec:
         raise InputError(
-            f"train.start_from: {folder}: network {initial.spec.model_dump(exclude={'conditions'})} found, "
-            f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, or take it out of the "
+            f"train.start_from: {folder}: network "
+            f"{initial.spec.model_dump(exclude={'conditions'})} found, "
+            f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, "
+            "or take it out of the "
             "list.",
             key="start_from.other_network",
         )
@@ -202,11 +241,18 @@ def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None
     log.info("weights from %s", folder)
 
 
-def _write_base(training: Fitted[FieldOptimisation], scenes: SceneSet, params: RestorationParams, folder: Path) -> None:
+def _write_base(
+    training: Fitted[FieldOptimisation], scenes: SceneSet, params: RestorationParams, folder: Path
+) -> None:
     module = training.module
     save_denoiser(module.model, folder)
     write_history(module.history, module.metrics, folder / "history.csv")
-    write_json(folder / "metrics.json", {**module.record["metrics"], "parameters": count_parameters(module.model)})
+    write_json(
+        folder / "metrics.json",
+        {**module.record["metrics"], "parameters": count_parameters(module.model)},
+    )
     write_json(folder / "record.json", module.record)
-    spread = calibrate(module.model, scenes, params.restore, seed=params.train.seed, cell_m=params.simulate.cell_m)
+    spread = calibrate(
+        module.model, scenes, params.restore, seed=params.train.seed, cell_m=params.simulate.cell_m
+    )
     write_json(folder / SPREAD, spread.model_dump())

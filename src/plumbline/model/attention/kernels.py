@@ -1,6 +1,7 @@
 """Compute attention by Plumbline's Triton kernels (`ragged`); where there are none, by torch's own.
 
-Shape legend: B buildings, L scatterers of the longest, H heads, E channels a head, T tokens (B times L).
+Shape legend: B buildings, L scatterers of the longest, H heads, E channels a head, T tokens
+(B times L).
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def runs_triton(device: str) -> bool:
-    """Return whether the Triton kernels run on a type of device: a GPU, or where `TRITON_INTERPRET=1` was set."""
+    """Return whether the Triton kernels run on a type of device: a GPU, or where
+    `TRITON_INTERPRET=1` was set."""
     return HAS_TRITON and (device == "cuda" or IS_INTERPRETED)
 
 
@@ -31,7 +33,8 @@ def runs_triton(device: str) -> bool:
 def ragged_attention(
     query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, begin_T: Tensor, end_T: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Mix the tokens of each building: softmax(query key^T / sqrt(E)) value, within the building alone.
+    """Mix the tokens of each building: softmax(query key^T / sqrt(E)) value, within the
+    building alone.
 
     Args:
         query_THE: tokens of all buildings, one building after another; float.
@@ -41,8 +44,8 @@ def ragged_attention(
         end_T: token after its last, int32.
 
     Returns:
-        tuple: (T, H, E), and (T, H) the logarithm of the sum of exponentials of each token's scores, which the
-        gradients need. Both are 0 for padding.
+        tuple: (T, H, E), and (T, H) the logarithm of the sum of exponentials of each
+        token's scores, which the gradients need. Both are 0 for padding.
     """
     from plumbline.model.attention import triton_kernels  # Triton is not everywhere
 
@@ -54,7 +57,9 @@ def ragged_attention(
 def _shapes(
     query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, begin_T: Tensor, end_T: Tensor
 ) -> tuple[Tensor, Tensor]:
-    return query_THE.new_empty(query_THE.shape), query_THE.new_empty(query_THE.shape[:2], dtype=torch.float32)
+    return query_THE.new_empty(query_THE.shape), query_THE.new_empty(
+        query_THE.shape[:2], dtype=torch.float32
+    )
 
 
 @torch.library.custom_op("plumbline::ragged_attention_backward", mutates_args=())
@@ -74,7 +79,9 @@ def ragged_attention_backward(
     tensors = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
     grad, query, key, value, mixed, total = (part.contiguous() for part in tensors)
     tokens = Tokens(begin_T, end_T)
-    return triton_kernels.backward(grad, query, key, value, mixed_THE=mixed, total_TH=total, tokens=tokens)
+    return triton_kernels.backward(
+        grad, query, key, value, mixed_THE=mixed, total_TH=total, tokens=tokens
+    )
 
 
 @ragged_attention_backward.register_fake
@@ -88,7 +95,11 @@ def _shapes_of_gradients(
     begin_T: Tensor,
     end_T: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return query_THE.new_empty(query_THE.shape), key_THE.new_empty(key_THE.shape), value_THE.new_empty(value_THE.shape)
+    return (
+        query_THE.new_empty(query_THE.shape),
+        key_THE.new_empty(key_THE.shape),
+        value_THE.new_empty(value_THE.shape),
+    )
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, Tensor]) -> None:
@@ -116,15 +127,20 @@ def ragged_keys(mask_BL: Tensor) -> Keys:
     return padded_tokens(mask_BL)
 
 
-def ragged(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tensor | Tokens) -> Tensor:
-    """Mix the scatterers of each building; 0 in the padding. See `ragged_keys` for when `fused` is used."""
+def ragged(
+    query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys: Tensor | Tokens
+) -> Tensor:
+    """Mix the scatterers of each building; 0 in the padding. See `ragged_keys` for when
+    `fused` is used."""
     if isinstance(keys, Tensor):
         return fused(query_BHLE, key_BHLE, value_BHLE, keys)
     if query_BHLE.dtype == torch.float64:  # the kernels add in float32
         mask_BL = (keys.end_T > keys.begin_T).view(len(query_BHLE), -1)
         return fused(query_BHLE, key_BHLE, value_BHLE, key_mask(mask_BL))
     # The layout in memory is (B, L, H, E): this copies nothing.
-    query_THE, key_THE, value_THE = (part.transpose(1, 2).flatten(0, 1) for part in (query_BHLE, key_BHLE, value_BHLE))
+    query_THE, key_THE, value_THE = (
+        part.transpose(1, 2).flatten(0, 1) for part in (query_BHLE, key_BHLE, value_BHLE)
+    )
     mixed_THE, _ = ragged_attention(query_THE, key_THE, value_THE, keys.begin_T, keys.end_T)
     batch, _, length, _ = query_BHLE.shape
     mixed_BLHE: Tensor = mixed_THE.unflatten(0, (batch, length))

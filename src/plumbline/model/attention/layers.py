@@ -1,9 +1,11 @@
 """Build layers of attention on tokens, with any kernel.
 
-A token is a scatterer. Those of a building are neighbours; between two buildings there may be padding. The kernels have
-the same weights and the same answers, and need other memory and time.
+A token is a scatterer. Those of a building are neighbours; between two buildings there may
+be padding. The kernels have the same weights and the same answers, and need other memory
+and time.
 
-Shape legend: B buildings, L scatterers, T tokens with padding, D channels, H heads, E channels a head.
+Shape legend: B buildings, L scatterers, T tokens with padding, D channels, H heads, E
+channels a head.
 """
 
 from __future__ import annotations
@@ -59,7 +61,8 @@ def padded_tokens(mask_BL: Tensor) -> Tokens:
 
 
 Keys = Tensor | Tokens
-"""Which scatterers may be looked at, in the form a kernel wants it; made once for all layers of a batch."""
+"""Which scatterers may be looked at, in the form a kernel wants it; made once for all
+layers of a batch."""
 
 
 class Kernel(NamedTuple):
@@ -77,7 +80,8 @@ def key_mask(mask_BL: Tensor) -> Tensor:
 
 
 def attention_weights(query_BHLE: Tensor, key_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Return the attention weights (B, H, L, L) of each scatterer (row) on each (column); rows add up to 1.
+    """Return the attention weights (B, H, L, L) of each scatterer (row) on each (column);
+    rows add up to 1.
 
     Vaswani et al. 2017, equation 1.
     """
@@ -85,11 +89,15 @@ def attention_weights(query_BHLE: Tensor, key_BHLE: Tensor, keys_B11L: Tensor) -
     return score_BHLL.masked_fill(~keys_B11L, torch.finfo(score_BHLL.dtype).min).softmax(-1)
 
 
-def masked_by_channel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Compute attention by its formula, with the mask in the product: a channel of ones, times one of 0 or nearly -inf.
+def masked_by_channel(
+    query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor
+) -> Tensor:
+    """Compute attention by its formula, with the mask in the product: a channel of ones,
+    times one of 0 or nearly -inf.
 
-    A mask after the product is a pass over all scores, which is what most of the time goes into: a tenth of the time of
-    the unpruned network at 128 scatterers, a quarter of a pruned one's.
+    A mask after the product is a pass over all scores, which is what most of the time goes
+    into: a tenth of the time of the unpruned network at 128 scatterers, a quarter of a
+    pruned one's.
     """
     one_BHL1 = torch.ones_like(query_BHLE[..., :1])
     # Half of the lowest number: a score added to it does not pass the end.
@@ -102,9 +110,11 @@ def masked_by_channel(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, 
 
 
 def fused(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
-    """Compute attention by torch's fused kernels; in exports by its formula, without torch's guard against empty rows.
+    """Compute attention by torch's fused kernels; in exports by its formula, without
+    torch's guard against empty rows.
 
-    Every building has a scatterer. The guard is a pass over all scores: a seventh of the time of 128 scatterers.
+    Every building has a scatterer. The guard is a pass over all scores: a seventh of the
+    time of 128 scatterers.
     """
     if torch.compiler.is_exporting():
         return masked_by_channel(query_BHLE, key_BHLE, value_BHLE, keys_B11L)
@@ -115,7 +125,8 @@ SDPA = Kernel(key_mask, fused)
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention; query, key and value are separate layers so that channels can be pruned."""
+    """Multi-head self-attention; query, key and value are separate layers so that channels
+    can be pruned."""
 
     def __init__(self, width: int, inner: int, heads: int, kind: str) -> None:
         super().__init__()
@@ -123,22 +134,29 @@ class Attention(nn.Module):
         self.kernel: Kernel = ATTENTION[kind]
         self.query = Linear(width, inner)
         self.key = Linear(width, inner)
-        # It adds the same to all that a scatterer looks at, which the softmax takes off again. So its gradient is
-        # rounding errors alone, of which Adam would make whole steps, in each process others.
+        # It adds the same to all that a scatterer looks at, which the softmax takes off
+        # again. So its gradient is rounding errors alone, of which Adam would make whole
+        # steps, in each process others.
         self.key.bias.requires_grad_(False)
         self.value = Linear(width, inner)
         self.out = Linear(inner, width)
 
     def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
-        """Mix the scatterers of each building; positions outside of `keys` are neither read nor meaningful."""
-        query, key, value = (self._split(layer(x_BLD)) for layer in (self.query, self.key, self.value))
+        """Mix the scatterers of each building; positions outside of `keys` are neither read
+        nor meaningful."""
+        query, key, value = (
+            self._split(layer(x_BLD)) for layer in (self.query, self.key, self.value)
+        )
         mixed_BHLE = self.kernel.mix(query, key, value, keys)
         mixed: Tensor = self.out(mixed_BHLE.transpose(1, 2).flatten(-2))
         return mixed
 
     def weights(self, x_BLD: Tensor, mask_BL: Tensor) -> Tensor:
-        """Return the attention weights (B, H, L, L) of each scatterer (row) on each (column), with any kernel."""
-        return attention_weights(self._split(self.query(x_BLD)), self._split(self.key(x_BLD)), key_mask(mask_BL))
+        """Return the attention weights (B, H, L, L) of each scatterer (row) on each
+        (column), with any kernel."""
+        return attention_weights(
+            self._split(self.query(x_BLD)), self._split(self.key(x_BLD)), key_mask(mask_BL)
+        )
 
     def _split(self, x_BLD: Tensor) -> Tensor:
         """Split the channels into heads: (B, H, L, E)."""
@@ -147,9 +165,12 @@ class Attention(nn.Module):
 
 
 class AttentionLayer(nn.Module):
-    """Attention and a feed-forward part, each normalised before and added after (Xiong et al. 2020)."""
+    """Attention and a feed-forward part, each normalised before and added after (Xiong et
+    al. 2020)."""
 
-    def __init__(self, width: int, inner: int, feedforward: int, *, heads: int, kind: str, dropout: float) -> None:
+    def __init__(
+        self, width: int, inner: int, feedforward: int, *, heads: int, kind: str, dropout: float
+    ) -> None:
         super().__init__()
         self.norm_attention = nn.LayerNorm(width)
         self.attention = Attention(width, inner, heads, kind)
@@ -159,7 +180,8 @@ class AttentionLayer(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x_BLD: Tensor, keys: Keys) -> Tensor:
-        """Return features shaped as `x_BLD`; values outside of `keys` never reach a position inside."""
+        """Return features shaped as `x_BLD`; values outside of `keys` never reach a
+        position inside."""
         x_BLD = x_BLD + self.dropout(self.attention(self.norm_attention(x_BLD), keys))
         inner = nn.functional.gelu(self.widen(self.norm_feedforward(x_BLD)))
         added_BLD: Tensor = self.dropout(self.narrow(inner))

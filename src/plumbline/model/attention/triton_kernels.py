@@ -1,12 +1,15 @@
 """Compute attention within buildings in Triton, forward and backward, in tiles of tokens.
 
-A tile holds tokens of one or several buildings. It is compared with the tiles in which their buildings lie, and a pair
-of two buildings counts for nothing. The softmax is that of Milakov and Gimelshein 2018, which needs one pass: sums are
-scaled anew as a larger score is met. So no matrix of scores is kept, and the backward pass computes them again from
-each row's sum (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). Queries' and keys' gradients are two
-kernels, so that no two programs add to one number and the result is the same each time.
+A tile holds tokens of one or several buildings. It is compared with the tiles in which
+their buildings lie, and a pair of two buildings counts for nothing. The softmax is that of
+Milakov and Gimelshein 2018, which needs one pass: sums are scaled anew as a larger score is
+met. So no matrix of scores is kept, and the backward pass computes them again from each
+row's sum (Dao et al. 2022, FlashAttention; Dao 2023, FlashAttention-2). Queries' and keys'
+gradients are two kernels, so that no two programs add to one number and the result is the
+same each time.
 
-Shape legend: T tokens, H heads, E channels a head; R tokens of a program's tile, C those of the tiles it passes.
+Shape legend: T tokens, H heads, E channels a head; R tokens of a program's tile, C those of
+the tiles it passes.
 """
 
 from __future__ import annotations
@@ -81,7 +84,9 @@ def _forward(
         share_RC = tl.exp(score_RC - higher_R[:, None])
         shrink_R = tl.exp(highest_R - higher_R)
         sum_R = sum_R * shrink_R + tl.sum(share_RC, 1)
-        mixed_RE = mixed_RE * shrink_R[:, None] + tl.dot(share_RC.to(DTYPE), value_CE, input_precision="ieee")
+        mixed_RE = mixed_RE * shrink_R[:, None] + tl.dot(
+            share_RC.to(DTYPE), value_CE, input_precision="ieee"
+        )
         highest_R = higher_R
     sum_R = tl.where(real_R, sum_R, 1.0)
     _store(mixed, mixed_RE / sum_R[:, None], token_R, token_R < count, head, heads, E, WIDE)
@@ -160,7 +165,8 @@ def _launch(kernel: Any, query_THE: Tensor, *tensors: Tensor) -> None:
     # Tiles of float32 do not fit into the registers of four warps.
     warps = 8 if query_THE.dtype == torch.float32 else 4
     kernel[grid](
-        *tensors, count, heads, scale, E=channels, WIDE=wide, R=ROWS, C=COLUMNS, DTYPE=dtype, num_warps=warps
+        *tensors, count, heads, scale,
+        E=channels, WIDE=wide, R=ROWS, C=COLUMNS, DTYPE=dtype, num_warps=warps,
     )  # fmt: skip
 
 
@@ -169,10 +175,15 @@ def _widen_for_interpreter(*parts: Tensor) -> list[Tensor]:
 
     The interpreter multiplies the bits of bfloat16 as if they were integers, so it gets float32.
     """
-    return [part.float() if part.dtype == torch.bfloat16 and not part.is_cuda else part for part in parts]
+    return [
+        part.float() if part.dtype == torch.bfloat16 and not part.is_cuda else part
+        for part in parts
+    ]
 
 
-def forward(query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, tokens: Tokens) -> tuple[Tensor, Tensor]:
+def forward(
+    query_THE: Tensor, key_THE: Tensor, value_THE: Tensor, tokens: Tokens
+) -> tuple[Tensor, Tensor]:
     """Mix the tokens of each building, of contiguous tensors; see `kernels.ragged_attention`."""
     inputs = _widen_for_interpreter(query_THE, key_THE, value_THE)
     mixed_THE = torch.empty_like(inputs[0])

@@ -1,7 +1,7 @@
 """Assign scatterers to buildings by position, and find the other buildings that may own them.
 
-Shape legend: N points of all tracks, B footprints, K pairs of them, M points of the pairs (a point counts in each of
-its pairs).
+Shape legend: N points of all tracks, B footprints, K pairs of them, M points of the pairs
+(a point counts in each of its pairs).
 """
 
 from __future__ import annotations
@@ -47,9 +47,13 @@ def assign_points(
     west, south, east, north = shapely.bounds(footprints).T
     # Around a footprint, by more than rounding can take off.
     margin = buffer_m * (1 + 1e-9) + 1e-6
-    tree = shapely.STRtree(shapely.box(west - margin, south - margin, east + margin, north + margin))
+    tree = shapely.STRtree(
+        shapely.box(west - margin, south - margin, east + margin, north + margin)
+    )
     size_rank = np.empty(len(footprints), np.intp)
-    size_rank[np.lexsort((np.arange(len(footprints)), shapely.area(footprints)))] = np.arange(len(footprints))
+    size_rank[np.lexsort((np.arange(len(footprints)), shapely.area(footprints)))] = np.arange(
+        len(footprints)
+    )
 
     def owners(points: NDArray[np.object_]) -> NDArray[np.intp]:
         owner = np.full(len(points), UNASSIGNED, dtype=np.intp)
@@ -66,7 +70,9 @@ def assign_points(
         return owner
 
     pieces = (slice(start, start + PIECE) for start in range(0, len(easting), PIECE))
-    return np.concatenate([owners(shapely.points(easting[piece], northing[piece])) for piece in pieces])
+    return np.concatenate(
+        [owners(shapely.points(easting[piece], northing[piece])) for piece in pieces]
+    )
 
 
 Float = NDArray[np.floating[Any]]
@@ -112,7 +118,13 @@ class Rivals(NamedTuple):
 
 
 def find_rivals(
-    place: Float, *, owner: Index, usable: Index, footprints: NDArray[np.object_], buffer_m: float, aside: Mask
+    place: Float,
+    *,
+    owner: Index,
+    usable: Index,
+    footprints: NDArray[np.object_],
+    buffer_m: float,
+    aside: Mask,
 ) -> Rivals:
     """Find pairs of buildings with a point between them, and the points of each beside the other.
 
@@ -126,10 +138,17 @@ def find_rivals(
     contests = [(np.zeros(0, np.intp), np.zeros(0, np.intp))]
     for piece in range(0, len(usable), PIECE):
         rows = usable[piece : piece + PIECE]
-        contested, candidate = tree.query(shapely.points(place[rows]), predicate="dwithin", distance=buffer_m)
+        contested, candidate = tree.query(
+            shapely.points(place[rows]), predicate="dwithin", distance=buffer_m
+        )
         contests.append(
             _nearest_rival(
-                place, owner=owner, point=rows[contested], rival=candidate, footprints=footprints, aside=aside
+                place,
+                owner=owner,
+                point=rows[contested],
+                rival=candidate,
+                footprints=footprints,
+                aside=aside,
             )
         )
     contested, candidate = (np.concatenate(part) for part in zip(*contests, strict=True))
@@ -141,7 +160,11 @@ def find_rivals(
     start, stop = (np.searchsorted(owner[by_owner], pair, side) for side in ("left", "right"))
     count = (stop - start).ravel()
     of = np.repeat(np.arange(count.size), count)
-    point = by_owner[np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(start.ravel(), count)]
+    point = by_owner[
+        np.arange(len(of))
+        - np.repeat(np.cumsum(count) - count, count)
+        + np.repeat(start.ravel(), count)
+    ]
     of, first = of // 2, of % 2 == 0
     holder, rival = np.where(first, pair[of].T, pair[of, ::-1].T)
     odds = np.zeros(len(point))
@@ -150,7 +173,8 @@ def find_rivals(
     spread = buffer_m / 2
     at = shapely.points(place[point[claimed]])
     log_inside = [
-        log_ndtr(-_signed_distance(at, footprints[building[claimed]]) / spread) for building in (holder, rival)
+        log_ndtr(-_signed_distance(at, footprints[building[claimed]]) / spread)
+        for building in (holder, rival)
     ]
     odds[claimed] = np.where(first[claimed], 1, -1) * (log_inside[0] - log_inside[1])
     is_uncontested = rival_of[point] == NOBODY
@@ -159,7 +183,13 @@ def find_rivals(
 
 
 def _nearest_rival(
-    place: Float, *, owner: Index, point: Index, rival: Index, footprints: NDArray[np.object_], aside: Mask
+    place: Float,
+    *,
+    owner: Index,
+    point: Index,
+    rival: Index,
+    footprints: NDArray[np.object_],
+    aside: Mask,
 ) -> tuple[Index, Index]:
     """Return each point that has a rival of its owner nearby, and its nearest rival."""
     building = owner[point]
@@ -180,11 +210,15 @@ def _nearest_rival(
 def _distance(place: Float, footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each place (M, 2) from a footprint (M,), m; 0 inside."""
     pieces = (slice(start, start + PIECE) for start in range(0, len(place), PIECE))
-    distances = [shapely.distance(shapely.points(place[piece]), footprints[piece]) for piece in pieces]
+    distances = [
+        shapely.distance(shapely.points(place[piece]), footprints[piece]) for piece in pieces
+    ]
     return np.concatenate([np.zeros(0), *distances])
 
 
 def _signed_distance(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each point from its footprint's outline, m; negative inside."""
     outside = shapely.distance(points, footprints)
-    return np.asarray(np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints))))
+    return np.asarray(
+        np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints)))
+    )

@@ -1,7 +1,8 @@
 """Assign scatterers between two buildings by co-movement, and collect them by building.
 
-Positions are off by metres. At a wall that two houses share the nearer one is a guess, and a few scatterers of a
-neighbour that settles on its own look like a corner that has broken off (decision 36).
+Positions are off by metres. At a wall that two houses share the nearer one is a guess, and
+a few scatterers of a neighbour that settles on its own look like a corner that has broken
+off (decision 36).
 
 Shape legend: N points of all tracks, P points of one pair of buildings (padded), b pairs at a time.
 """
@@ -36,21 +37,27 @@ cache."""
 
 def observation_period(tracks: list[Track]) -> ObservationPeriod:
     """Return the period from the first epoch of any track to the last of any."""
-    return ObservationPeriod(min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks))
+    return ObservationPeriod(
+        min(track.epochs[0] for track in tracks), max(track.epochs[-1] for track in tracks)
+    )
 
 
 def collect_scatterers(
-    tracks: list[Track], footprints: NDArray[np.object_], owners: list[NDArray[np.intp]], min_epochs: int = MIN_EPOCHS
+    tracks: list[Track],
+    footprints: NDArray[np.object_],
+    owners: list[NDArray[np.intp]],
+    min_epochs: int = MIN_EPOCHS,
 ) -> tuple[Scatterers, Frames]:
     """Gather the points of each footprint from all tracks and estimate their change.
 
-    Points with fewer than `min_epochs` values are left out: their trend would be noise; so are those whose values are
-    all the same.
+    Points with fewer than `min_epochs` values are left out: their trend would be noise; so
+    are those whose values are all the same.
 
     Args:
         tracks: in one projected CRS.
         footprints: (B,) shapely polygons in that CRS.
-        owners: of each track, (N,) the footprint that has each of its points; see `owners.find_owners`.
+        owners: of each track, (N,) the footprint that has each of its points; see
+            `owners.find_owners`.
         min_epochs: smallest number of values in a series.
     """
     frame = frames(footprints)
@@ -60,18 +67,29 @@ def collect_scatterers(
         for number, (track, owner) in enumerate(zip(tracks, owners, strict=True))
     ]
     merged = Scatterers(
-        **{f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Scatterers)}
+        **{
+            f.name: np.concatenate([getattr(part, f.name) for part in parts])
+            for f in fields(Scatterers)
+        }
     )
     merged = merged.take(np.argsort(merged.building, kind="stable"))
     if len(merged):
         starts = np.flatnonzero(np.r_[True, np.diff(merged.building) > 0])
         lowest = np.minimum.reduceat(merged.height, starts)
-        merged = replace(merged, height=merged.height - np.repeat(lowest, np.diff(np.r_[starts, len(merged)])))
+        merged = replace(
+            merged, height=merged.height - np.repeat(lowest, np.diff(np.r_[starts, len(merged)]))
+        )
     return merged, frame
 
 
 def _collect_track(
-    number: int, track: Track, owner: NDArray[np.intp], *, frame: Frames, period: ObservationPeriod, min_epochs: int
+    number: int,
+    track: Track,
+    owner: NDArray[np.intp],
+    *,
+    frame: Frames,
+    period: ObservationPeriod,
+    min_epochs: int,
 ) -> Scatterers:
     rows = usable_rows(track, owner, min_epochs)
     rows = rows[np.argsort(owner[rows], kind="stable")]
@@ -97,7 +115,9 @@ def _collect_track(
     )
 
 
-def usable_rows(track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPOCHS) -> NDArray[np.intp]:
+def usable_rows(
+    track: Track, owner: NDArray[np.intp], min_epochs: int = MIN_EPOCHS
+) -> NDArray[np.intp]:
     """Return the rows of the points that belong to a building and have usable values, ascending.
 
     A series of one value over and over, as where a product was filled with zeros, shows nothing: it
@@ -156,7 +176,9 @@ class TrackPoints(NamedTuple):
     track: Index
 
 
-def find_movers(points: TrackPoints, change: Float, error: Float, rivals: Rivals) -> tuple[Index, Index]:
+def find_movers(
+    points: TrackPoints, change: Float, error: Float, rivals: Rivals
+) -> tuple[Index, Index]:
     """Return the points that move with a rival of their building by position, and that rival.
 
     Rigid motions of both buildings of a pair are fitted beside each other, at first to the
@@ -175,10 +197,14 @@ def find_movers(points: TrackPoints, change: Float, error: Float, rivals: Rivals
         mask, row = rectangle.mask, rectangle.row
         point = rivals.point[row]
         los, height = points.los[point], points.height[point]
-        xy = points.place[point] - (points.place[point] * mask[..., None]).sum(1, keepdims=True) / _count(mask)
+        xy = points.place[point] - (points.place[point] * mask[..., None]).sum(
+            1, keepdims=True
+        ) / _count(mask)
         height = height - np.where(mask, height, np.inf).min(1, keepdims=True)
         design = rigid_design(xy, height, los, points.track[point]) * mask[..., None]
-        design = np.concatenate([design, np.zeros((*mask.shape, tracks + 2 - design.shape[2]))], axis=2)
+        design = np.concatenate(
+            [design, np.zeros((*mask.shape, tracks + 2 - design.shape[2]))], axis=2
+        )
         level = _subtract_level(change[point], points.track[point], mask, tracks)
         log_odds = _log_odds(design, level, error[point], rivals.take(row.ravel()), mask)
         towards_first[row[mask]] = log_odds[mask]
@@ -202,12 +228,16 @@ def _log_odds(design: Float, change: Float, error: Float, rivals: Rivals, mask: 
     return np.asarray(odds)
 
 
-def _log_likelihood(design: Float, change: Float, error: Float, members: Mask, prior: Float) -> Float:
+def _log_likelihood(
+    design: Float, change: Float, error: Float, members: Mask, prior: Float
+) -> Float:
     """Return each movement's log density (b, P) by the rigid motion of the other `members`."""
     fit = student_fit(design, change, error, members, prior)
     variance = error**2 + fit.spread[:, None] ** 2
     weight = np.where(members, fit.weight / variance, 0)
-    covariance = np.linalg.inv(np.einsum("bp,bpi,bpj->bij", weight, design, design) + np.diag(prior))
+    covariance = np.linalg.inv(
+        np.einsum("bp,bpi,bpj->bij", weight, design, design) + np.diag(prior)
+    )
     prediction_variance = np.einsum("bpi,bij,bpj->bp", design, covariance, design)
     # Without the point: residual e / (1 - h) and prediction variance v / (1 - h), h the leverage.
     complement = 1 - np.minimum(weight * prediction_variance, MOST_LEVER)
@@ -218,13 +248,16 @@ def _log_likelihood(design: Float, change: Float, error: Float, members: Mask, p
 
 
 def _subtract_level(change: Float, track: Index, mask: Mask, tracks: int) -> Float:
-    """Subtract from changes (b, P) the median of the pair's points of the same track, so that offsets are near 0."""
+    """Subtract from changes (b, P) the median of the pair's points of the same track, so
+    that offsets are near 0."""
     level = np.zeros_like(change)
     for number in range(tracks):
         of_track = mask & (track == number)
         has_points = of_track.any(1)
         middle = np.zeros(len(change))
-        middle[has_points] = np.nanmedian(np.where(of_track[has_points], change[has_points], np.nan), axis=1)
+        middle[has_points] = np.nanmedian(
+            np.where(of_track[has_points], change[has_points], np.nan), axis=1
+        )
         level += np.where(of_track, change - middle[:, None], 0)
     return level
 
@@ -242,26 +275,33 @@ class Owners(NamedTuple):
     """Points that belong to another building than the nearest, because they move with it."""
 
 
-def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params: Prepare) -> Owners:
+def find_owners(
+    tracks: Sequence[Track], footprints: NDArray[np.object_], params: Prepare
+) -> Owners:
     """Assign the points of all tracks to footprints.
 
     Args:
         tracks: those that are used, in one projected CRS.
         footprints: (B,) shapely polygons in that CRS.
-        params: `buffer_m` of it counts, and the bounds of what is judged. Without a buffer positions are taken as they
-            are.
+        params: `buffer_m` of it counts, and the bounds of what is judged. Without a buffer
+            positions are taken as they are.
 
     Raises:
         InputError: a track cannot show a movement, see `check_epochs`.
     """
     check_epochs(tracks, MIN_EPOCHS)
     last = outsized(footprints, params)
-    owners = [assign_points(track.easting, track.northing, footprints, params.buffer_m, last) for track in tracks]
+    owners = [
+        assign_points(track.easting, track.northing, footprints, params.buffer_m, last)
+        for track in tracks
+    ]
     if not params.buffer_m or len(footprints) < 2 or not tracks:
         return Owners(owners, 0)
     start = np.cumsum([0, *map(len, tracks)])
     rows = [usable_rows(track, owner) for track, owner in zip(tracks, owners, strict=True)]
-    usable = np.concatenate([first + track_rows for first, track_rows in zip(start, rows, strict=False)])
+    usable = np.concatenate(
+        [first + track_rows for first, track_rows in zip(start, rows, strict=False)]
+    )
     points = TrackPoints(
         np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks]),
         np.concatenate([track.height for track in tracks]),
@@ -270,21 +310,31 @@ def find_owners(tracks: Sequence[Track], footprints: NDArray[np.object_], params
     )
     owner = np.concatenate(owners)
     rivals = find_rivals(
-        points.place, owner=owner, usable=usable, footprints=footprints, buffer_m=params.buffer_m, aside=last
+        points.place,
+        owner=owner,
+        usable=usable,
+        footprints=footprints,
+        buffer_m=params.buffer_m,
+        aside=last,
     )
     period = observation_period(list(tracks))
     change, error = np.zeros((2, len(owner)))
     for number, track in enumerate(tracks):
         near = np.unique(rivals.point[points.track[rivals.point] == number])
         when = ((track.epochs - period.start) / (period.end - period.start)).astype(float)
-        change[near], error[near] = line_changes(track.displacement[near - start[number]], when, period.years)
+        change[near], error[near] = line_changes(
+            track.displacement[near - start[number]], when, period.years
+        )
     moved, new_owner = find_movers(points, change, error, rivals)
     owner[moved] = new_owner
     return Owners(np.split(owner, start[1:-1]), len(moved))
 
 
 def owners_in_tile(
-    tracks: Sequence[Track], footprints: NDArray[np.object_], neighbours: Neighbours, params: Prepare
+    tracks: Sequence[Track],
+    footprints: NDArray[np.object_],
+    neighbours: Neighbours,
+    params: Prepare,
 ) -> Owners:
     """Assign points to a tile's footprints, with the same result as for the whole city.
 

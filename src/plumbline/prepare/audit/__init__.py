@@ -1,4 +1,5 @@
-"""Audit prepared data before training: structure, labels, features and drift, by rules with a verdict."""
+"""Audit prepared data before training: structure, labels, features and drift, by rules with
+a verdict."""
 
 from plumbline.prepare.audit.run import AuditResult, audit
 

@@ -1,4 +1,5 @@
-"""Find the places that the rules of the audit look at, each with a figure and what was found there."""
+"""Find the places that the rules of the audit look at, each with a figure and what was found
+there."""
 
 from __future__ import annotations
 
@@ -10,14 +11,16 @@ from plumbline.prepare.audit.summary import TABLES, Leak, Summary
 
 Cases = Iterator[Case]
 MAX_PSI = 0.25
-"""Largest population stability index of a column; what chance alone would give counts if it is more."""
+"""Largest population stability index of a column; what chance alone would give counts if it
+is more."""
 
 
 # --- the reports of tracks and cities ---
 
 
 def in_tracks(key: str, text: str) -> Callable[[Facts], Cases]:
-    """Return what yields a figure of each track's report, with its description; a track without it has no case."""
+    """Return what yields a figure of each track's report, with its description; a track
+    without it has no case."""
 
     def cases(facts: Facts) -> Cases:
         for city, report in facts.cities.items():
@@ -31,7 +34,10 @@ def in_tracks(key: str, text: str) -> Callable[[Facts], Cases]:
 def remaining_points(facts: Facts) -> Cases:
     """Yield the points of each city and track; only a city without any fails."""
     for city, report in facts.cities.items():
-        tracks = [(f"{city}, {track.get('name')}", int(track.get("points") or 0)) for track in report.get("tracks", [])]
+        tracks = [
+            (f"{city}, {track.get('name')}", int(track.get("points") or 0))
+            for track in report.get("tracks", [])
+        ]
         total = sum(count for _, count in tracks)
         yield Case(city, total, f"{total} points are left, in {len(tracks)} tracks", (None, 1))
         for where, count in tracks:
@@ -65,7 +71,8 @@ def split_sizes(facts: Facts) -> Cases:
 
 
 def share_without_quadrant(split: Summary) -> float:
-    """Return the share of damaged buildings of unknown quadrant, which training leaves out of the quadrant loss."""
+    """Return the share of damaged buildings of unknown quadrant, which training leaves out
+    of the quadrant loss."""
     return split.quadrant_unknown / max(int(split.categories[1:].sum()), 1)
 
 
@@ -110,7 +117,12 @@ def leaks(shared: Sequence[Leak], text: str, within: Bounds | None = None) -> Ca
         first, second = leak.splits
         where = f"twice in {first}" if first == second else f"in {first} and {second}"
         example = f", as {leak.example}" if leak.example else ""
-        yield Case(where, leak.number, f"{leak.number} {text}{example}", within if first == second else None)
+        yield Case(
+            where,
+            leak.number,
+            f"{leak.number} {text}{example}",
+            within if first == second else None,
+        )
 
 
 def shared_blocks(facts: Facts) -> Cases:
@@ -141,6 +153,9 @@ def from_train(facts: Facts) -> Cases:
     """Yield the population stability index of each column of the other splits against `train`."""
     for name, shifts in facts.shifts.items():
         for key, shift in shifts.items():
-            text = f"population stability index {shift.psi:.3g} (by chance up to {shift.psi_chance:.2g})"
+            text = (
+                f"population stability index {shift.psi:.3g} (by chance up to "
+                f"{shift.psi_chance:.2g})"
+            )
             bounds = (max(MAX_PSI, shift.psi_chance), None)
             yield Case(f"{name} from train, {key}", shift.psi, text, bounds)

@@ -1,12 +1,15 @@
 """Compare distributions and measure their shift, with figures for JSON.
 
-- Population stability index: `sum (a - e) ln(a / e)` over bins with the shares `e` (reference) and `a`; the symmetric
-  divergence of Jeffreys (1946), as used in Siddiqi (2006), Credit Risk Scorecards. Bins are the reference's tenths, and
-  one more on each side of all it has; half a case is added to each bin (Krichevsky and Trofimov 1981), so that an empty
-  one has a logarithm. By chance alone, with n and m independent cases, it is about `(1/n + 1/m)` times a chi-squared
-  variable with bins - 1 degrees of freedom (Yurdakul and Naranjo 2020, Journal of Risk Model Validation 14(4)).
+- Population stability index: `sum (a - e) ln(a / e)` over bins with the shares `e`
+  (reference) and `a`; the symmetric divergence of Jeffreys (1946), as used in Siddiqi
+  (2006), Credit Risk Scorecards. Bins are the reference's tenths, and one more on each side
+  of all it has; half a case is added to each bin (Krichevsky and Trofimov 1981), so that an
+  empty one has a logarithm. By chance alone, with n and m independent cases, it is about
+  `(1/n + 1/m)` times a chi-squared variable with bins - 1 degrees of freedom (Yurdakul and
+  Naranjo 2020, Journal of Risk Model Validation 14(4)).
 - Kolmogorov-Smirnov: the largest difference of the two cumulative distributions.
-- Wasserstein: the mean distance that values have to be moved, here in standard deviations of the reference.
+- Wasserstein: the mean distance that values have to be moved, here in standard deviations
+  of the reference.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ Values = NDArray[np.float64]
 
 
 def steps(values: Values, at: ArrayLike) -> Values:
-    """Return quantiles among the ascending values, at least one: the lowest with this share of values up to it."""
+    """Return quantiles among the ascending values, at least one: the lowest with this share
+    of values up to it."""
     # A share that is a whole number of values must stay one, whatever its last bit.
     place = np.ceil(np.asarray(at, np.float64) * len(values) - 1e-9).astype(np.intp) - 1
     return np.asarray(values[np.maximum(place, 0)], np.float64)
@@ -34,7 +38,8 @@ def steps(values: Values, at: ArrayLike) -> Values:
 
 BINS = 10
 CHANCE = 0.01
-"""Probability that any column of a comparison without drift is above its chance bound (Bonferroni over the columns)."""
+"""Probability that any column of a comparison without drift is above its chance bound
+(Bonferroni over the columns)."""
 
 
 @dataclass(frozen=True)
@@ -70,28 +75,43 @@ def columns_of(summary: Summary) -> ColumnValues:
 
 def compare(reference: ColumnValues, current: ColumnValues) -> dict[str, ColumnShift]:
     """Return the shift of each column with values in both."""
-    keys = [key for key in current.values if len(current.values[key]) and len(reference.values.get(key, ()))]
+    keys = [
+        key
+        for key in current.values
+        if len(current.values[key]) and len(reference.values.get(key, ()))
+    ]
     return {
-        key: shift(reference.values[key], current.values[key], reference.buildings, current.buildings, len(keys))
+        key: shift(
+            reference.values[key],
+            current.values[key],
+            reference.buildings,
+            current.buildings,
+            len(keys),
+        )
         for key in keys
     }
 
 
 def shift(reference: Values, current: Values, n: int, m: int, columns: int = 1) -> ColumnShift:
-    """Return distances of the ascending values `current` from `reference`, of m and n independent cases (buildings)."""
+    """Return distances of the ascending values `current` from `reference`, of m and n
+    independent cases (buildings)."""
     edges = bin_edges(reference)
     psi = stability_index(bin_shares(reference, edges), bin_shares(current, edges))
-    # The scatterers of a building move together: buildings are the cases, or the sampled rows if those are fewer.
+    # The scatterers of a building move together: buildings are the cases, or the sampled rows
+    # if those are fewer.
     cases = min(m, len(current))
     chance = (1 / n + 1 / cases) * float(special.chdtri(len(edges), CHANCE / columns))
     sd = float(reference.std())
     distance = float(stats.wasserstein_distance(reference, current))
     varies = sd > 1e-9 * float(np.abs(reference).max(initial=0))
-    return ColumnShift(psi, chance, kolmogorov_smirnov(reference, current), distance / sd if varies else None)
+    return ColumnShift(
+        psi, chance, kolmogorov_smirnov(reference, current), distance / sd if varies else None
+    )
 
 
 def bin_edges(reference: Values) -> Values:
-    """Return the inclusive upper edges of all bins but the last: below the lowest value, the tenths, the highest value.
+    """Return the inclusive upper edges of all bins but the last: below the lowest value,
+    the tenths, the highest value.
 
     A column of few different values (`2 * BINS`) has a bin for each.
     """
@@ -103,7 +123,9 @@ def bin_edges(reference: Values) -> Values:
 
 def bin_shares(values: Values, edges: Values) -> Values:
     """Return the share (len(edges) + 1,) of the values in each bin, half a case added to each."""
-    counts = np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1) + 0.5
+    counts = (
+        np.bincount(np.searchsorted(edges, values, side="left"), minlength=len(edges) + 1) + 0.5
+    )
     return np.asarray(counts / counts.sum(), np.float64)
 
 
@@ -113,12 +135,16 @@ def stability_index(expected: Values, actual: Values) -> float:
 
 
 def kolmogorov_smirnov(reference: Values, current: Values) -> float:
-    """Return the largest difference of the cumulative distributions of two ascending arrays, 0 to 1.
+    """Return the largest difference of the cumulative distributions of two ascending
+    arrays, 0 to 1.
 
-    `scipy.stats.ks_2samp` warns of a division by zero in its probability where there are few values.
+    `scipy.stats.ks_2samp` warns of a division by zero in its probability where there are
+    few values.
     """
     at = np.concatenate([reference, current])
-    below = [np.searchsorted(values, at, side="right") / len(values) for values in (reference, current)]
+    below = [
+        np.searchsorted(values, at, side="right") / len(values) for values in (reference, current)
+    ]
     return float(np.abs(below[0] - below[1]).max())
 
 
@@ -144,7 +170,10 @@ def split_statistics(split: Summary) -> dict[str, Any]:
                 "unit": column.unit,
                 "count": int(moments.count[j]),
                 "non_finite": int(moments.bad[j]),
-                **{name: values[j] if moments.count[j] else None for name, values in figures.items()},
+                **{
+                    name: values[j] if moments.count[j] else None
+                    for name, values in figures.items()
+                },
             }
     return {
         "buildings": split.buildings,

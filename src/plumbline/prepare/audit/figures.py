@@ -1,7 +1,7 @@
 """Count, tile by tile, how fast and noisy the points of each track are.
 
-Speeds and noise are counted in bins, so that a city of any size is summed tile by tile: a quantile is then known to
-half a bin, 4 %.
+Speeds and noise are counted in bins, so that a city of any size is summed tile by tile: a
+quantile is then known to half a bin, 4 %.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ INNER = 0.9
 """Share of a series' steps, the smallest, that show its noise: jumps and outliers are among the
 others."""
 INNER_VARIANCE = 0.62302
-"""Mean square of a standard normal value among the smallest `INNER`: 1 - 2 q phi(q) / 0.9 with q = 1.6449."""
+"""Mean square of a standard normal value among the smallest `INNER`: 1 - 2 q phi(q) / 0.9
+with q = 1.6449."""
 FAST = 0.99
 SURE = 3.0
 """Number of standard errors by which a velocity is reduced: those of a short track are some 100
@@ -42,7 +43,8 @@ class TrackFigures(NamedTuple):
     noise: Counts
     """(T, bins) sampled points by their noise from epoch to epoch, mm."""
     speed: Counts
-    """(T, bins) buildings by the size of their mean velocity along LOS, less `SURE` standard errors, mm/yr."""
+    """(T, bins) buildings by the size of their mean velocity along LOS, less `SURE`
+    standard errors, mm/yr."""
 
 
 def noise_counts(tracks: Sequence[Track], tile_rows: Sequence[NDArray[np.intp]]) -> Counts:
@@ -58,7 +60,9 @@ def speeds(means: TrackMeans) -> Counts:
     """Return `TrackFigures.speed`."""
     error = 1 / np.sqrt(np.where(means.weight > 0, means.weight, np.nan))
     size = np.maximum(np.abs(means.rate) - SURE * error, 0)
-    return np.array([_count_bins(track_speeds) for track_speeds in size.T], np.int64).reshape(-1, len(EDGES) - 1)
+    return np.array([_count_bins(track_speeds) for track_speeds in size.T], np.int64).reshape(
+        -1, len(EDGES) - 1
+    )
 
 
 def step_noise(displacement: Float) -> Float:
@@ -76,7 +80,9 @@ def step_noise(displacement: Float) -> Float:
     has_steps = count >= LEAST_STEPS
     noise = np.full(len(step), np.nan)
     if has_steps.any():
-        size = np.sort(np.abs(step[has_steps] - np.nanmedian(step[has_steps], axis=1, keepdims=True)), axis=1)
+        size = np.sort(
+            np.abs(step[has_steps] - np.nanmedian(step[has_steps], axis=1, keepdims=True)), axis=1
+        )
         inner = np.floor(INNER * count[has_steps]).astype(int)
         square = np.where(np.arange(size.shape[1]) < inner[:, None], size, 0.0) ** 2
         # A difference has twice the variance of one epoch.
@@ -87,14 +93,16 @@ def step_noise(displacement: Float) -> Float:
 def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, dict[str, Any]]:
     """Report each track for the audit, from the tiles' files.
 
-    Per track: `noise_mm` (median) and `speed_p99_mm_yr` (99th percentile over the buildings, of what each surely has);
-    a figure is None without any value.
+    Per track: `noise_mm` (median) and `speed_p99_mm_yr` (99th percentile over the
+    buildings, of what each surely has); a figure is None without any value.
     """
     figures = []
     for folder in folders:
         with np.load(folder / FIGURES) as stored:
             figures.append(TrackFigures(**stored))
-    all_noise, all_speed = (sum(parts) for parts in zip(*figures, strict=True)) if figures else ([], [])
+    all_noise, all_speed = (
+        (sum(parts) for parts in zip(*figures, strict=True)) if figures else ([], [])
+    )
     return {
         name: {"noise_mm": quantile(noise, 0.5), "speed_p99_mm_yr": quantile(speed, FAST)}
         for name, noise, speed in zip(names, all_noise, all_speed, strict=True)
@@ -102,7 +110,8 @@ def report_tracks(names: Sequence[str], folders: Iterable[Path]) -> dict[str, di
 
 
 def quantile(counts: Counts, share: float) -> float | None:
-    """Return the quantile `share` of the counted values, rounded down to the bin of one of them; None without any."""
+    """Return the quantile `share` of the counted values, rounded down to the bin of one of
+    them; None without any."""
     count = int(counts.sum())
     if not count:
         return None

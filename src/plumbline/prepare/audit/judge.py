@@ -88,22 +88,44 @@ class AuditRule:
 
     def judge(self, facts: Facts) -> RuleFinding:
         """Judge the rule by its worst place."""
-        warn, fail = (getattr(facts.params, b) if isinstance(b, str) else b for b in (self.warn, self.fail))
-        judged = [(self._status(case, case.bounds or (warn, fail)), case) for case in self.look(facts)]
+        warn, fail = (
+            getattr(facts.params, b) if isinstance(b, str) else b for b in (self.warn, self.fail)
+        )
+        judged = [
+            (self._status(case, case.bounds or (warn, fail)), case) for case in self.look(facts)
+        ]
         if not judged:
             status: Status = "warn" if self.nothing else "pass"
-            return RuleFinding(self.name, status, None, fail if warn is None else warn, "", self.nothing, self.advice)
-        judged.sort(key=lambda row: (ORDER.index(row[0]), row[1].value * (1 if self.low else -1), row[1].where))
+            return RuleFinding(
+                self.name,
+                status,
+                None,
+                fail if warn is None else warn,
+                "",
+                self.nothing,
+                self.advice,
+            )
+        judged.sort(
+            key=lambda row: (
+                ORDER.index(row[0]),
+                row[1].value * (1 if self.low else -1),
+                row[1].where,
+            )
+        )
         status, worst = judged[0]
         places = [case.where for verdict, case in judged[1:] if verdict == status != "pass"]
         reason = f"{worst.where}: {worst.text}"
         if places:
-            reason += f"; {len(places)} more: {', '.join(places[:NAMED])}" + (", ..." if len(places) > NAMED else "")
+            reason += f"; {len(places)} more: {', '.join(places[:NAMED])}" + (
+                ", ..." if len(places) > NAMED else ""
+            )
         first, second = worst.bounds or (warn, fail)
         bound = second if status == "fail" or first is None else first
         return RuleFinding(self.name, status, worst.value, bound, worst.where, reason, self.advice)
 
     def _status(self, case: Case, bounds: Bounds) -> Status:
         """Return the verdict on one place."""
-        warns, fails = (b is not None and (case.value < b if self.low else case.value > b) for b in bounds)
+        warns, fails = (
+            b is not None and (case.value < b if self.low else case.value > b) for b in bounds
+        )
         return "fail" if fails else "warn" if warns else "pass"

@@ -1,4 +1,5 @@
-"""Build `audit.html`: the rules, failed ones first, and tables, in one offline file for a screen or a phone."""
+"""Build `audit.html`: the rules, failed ones first, and tables, in one offline file for a
+screen or a phone."""
 
 from __future__ import annotations
 
@@ -26,10 +27,15 @@ td b{overflow-wrap:normal}th{font-weight:600;white-space:nowrap}.n{text-align:ri
 @media(max-width:640px){.rules thead{display:none}.rules tr{display:block;border-bottom:1px solid #ccc;padding:6px 0}
 .rules td{display:block;border:0;padding:1px 0;text-align:left}}
 """
-_BODY = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined).from_string(
-    Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-)
-TRACK = {"points": "points", "epochs": "epochs", "noise_mm": "noise, mm", "speed_p99_mm_yr": "99 % slower, mm/yr"}
+_BODY = Environment(
+    autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+).from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+TRACK = {
+    "points": "points",
+    "epochs": "epochs",
+    "noise_mm": "noise, mm",
+    "speed_p99_mm_yr": "99 % slower, mm/yr",
+}
 """Key of a track's report -> head of its column."""
 DRIFT = {"psi": "index", "psi_chance": "by chance", "ks": "KS", "wasserstein_sd": "Wasserstein"}
 """Key of a column's shift -> head of its column."""
@@ -44,7 +50,9 @@ def audit_page(content: Mapping[str, Any]) -> str:
         for track in report.get("tracks", [])
     ]
     drift = {
-        name: table(["column", *DRIFT.values()], [[key, *(shift[k] for k in DRIFT)] for key, shift in shown])
+        name: table(
+            ["column", *DRIFT.values()], [[key, *(shift[k] for k in DRIFT)] for key, shift in shown]
+        )
         for name, shifts in statistics["drift"].items()
         for shown in [list(shifts.items())[:MOST_SHIFTS]]
     }
@@ -63,7 +71,17 @@ def _splits(splits: Mapping[str, Any]) -> str:
     """Return the table of buildings and labels; empty without a split."""
     rows, heads = [], ["split", "buildings", "points", "largest, permille"]
     for name, split in splits.items():
-        kinds = {f"category {key}": count for key, count in split["categories"].items()} | split["quadrants"]
-        rows.append([name, split["buildings"], split["points"], split["severity_permille_max"], *kinds.values()])
+        kinds = {f"category {key}": count for key, count in split["categories"].items()} | split[
+            "quadrants"
+        ]
+        rows.append(
+            [
+                name,
+                split["buildings"],
+                split["points"],
+                split["severity_permille_max"],
+                *kinds.values(),
+            ]
+        )
         heads[4:] = kinds
     return table(heads, rows) if rows else ""

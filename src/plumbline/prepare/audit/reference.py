@@ -1,7 +1,8 @@
 """Store the conditions of each training city in a package, to measure drift of later data.
 
-Conditions are columns of towns and of satellites, not of what moves: of the training buildings most are damaged on
-purpose, of a real city's few are, so columns of motion differ from training in every city that is well.
+Conditions are columns of towns and of satellites, not of what moves: of the training
+buildings most are damaged on purpose, of a real city's few are, so columns of motion differ
+from training in every city that is well.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from plumbline.prepare.audit.summary import SAMPLE, Summary, parts_of
 from plumbline.prepare.features.shards import SequenceSet
 
 QUANTILES = 200
-"""A column is kept as its quantiles at (i + 1/2) / 200: distances are exact to about 0.25 % of the rows."""
+"""A column is kept as its quantiles at (i + 1/2) / 200: distances are exact to about 0.25 %
+of the rows."""
 CONDITIONS_FILE = "reference.json"
 WATCHED = (
     "geometry.length",
@@ -36,13 +38,15 @@ WATCHED = (
     "slope.gradient_y_se",
     "distance.height",
 )
-"""Sizes and heights of buildings, how many scatterers are on them, and how noisy these are. Not the incidence: it is
-almost the same all over a track, so that any two cities are as far apart as can be."""
+"""Sizes and heights of buildings, how many scatterers are on them, and how noisy these are.
+Not the incidence: it is almost the same all over a track, so that any two cities are as far
+apart as can be."""
 _VERSION = 1
 
 
 def conditions_of(sequences: SequenceSet) -> dict[str, ColumnValues]:
-    """Return for each city the distributions of its watched columns: a city has one sensor, so it is a slice."""
+    """Return for each city the distributions of its watched columns: a city has one sensor,
+    so it is a slice."""
     summaries: dict[str, Summary] = {}
     for part in parts_of(sequences):
         city = np.asarray(part.city)
@@ -66,8 +70,8 @@ def describe_columns(columns: ColumnValues) -> dict[str, Any]:
     """Return the stored form of distributions."""
     at = (np.arange(QUANTILES) + 0.5) / QUANTILES
     quantiles = {
-        # Nine digits: read back as 32 bits, a value that many buildings share is the same again. One digit off, all
-        # of them would count as a distance.
+        # Nine digits: read back as 32 bits, a value that many buildings share is the same
+        # again. One digit off, all of them would count as a distance.
         key: [float(f"{value:.9g}") for value in steps(values, at)]
         for key, values in columns.values.items()
         if len(values)
@@ -76,8 +80,12 @@ def describe_columns(columns: ColumnValues) -> dict[str, Any]:
 
 
 def read_columns(stored: Mapping[str, Any]) -> ColumnValues:
-    """Return the distributions that `describe_columns` stored: quantiles as 32-bit values, ascending."""
-    quantiles = {name: np.sort(np.array(row, np.float32).astype(float)) for name, row in stored["quantiles"].items()}
+    """Return the distributions that `describe_columns` stored: quantiles as 32-bit values,
+    ascending."""
+    quantiles = {
+        name: np.sort(np.array(row, np.float32).astype(float))
+        for name, row in stored["quantiles"].items()
+    }
     return ColumnValues(int(stored["buildings"]), quantiles)
 
 
@@ -94,7 +102,8 @@ def load_conditions(package: Path) -> dict[str, ColumnValues] | None:
     try:
         if content["version"] != _VERSION:
             raise InputError(
-                f"{path}: version {content['version']!r} found, {_VERSION} needed.", key="reference.other_version"
+                f"{path}: version {content['version']!r} found, {_VERSION} needed.",
+                key="reference.other_version",
             )
         return {name: read_columns(stored) for name, stored in content["cities"].items()}
     except (TypeError, KeyError, ValueError, AttributeError) as error:

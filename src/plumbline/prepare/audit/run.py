@@ -60,19 +60,25 @@ class AuditResult:
             where: folder that outlives the failed stage; the files of `write` are left there.
 
         Raises:
-            InputError: a rule failed; the message names each with its figure, its bound and what to do.
+            InputError: a rule failed; the message names each with its figure, its bound and
+                what to do.
         """
         failed = [rule for rule in self.rules if rule.status == "fail"]
         if not failed:
             return
         self.write(where)
         lines = [
-            f"  {rule.name}: {rule.value:.6g} found, bound {rule.bound:.6g} ({rule.reason}). {rule.advice}"
+            f"  {rule.name}: {rule.value:.6g} found, bound {rule.bound:.6g} ({rule.reason}). "
+            f"{rule.advice}"
             for rule in failed
         ]
         raise InputError(
             "\n".join(
-                [f"prepare: the audit failed; evidence in {where / 'audit.html'} and audit.json beside it.", *lines]
+                [
+                    f"prepare: the audit failed; evidence in {where / 'audit.html'} and "
+                    "audit.json beside it.",
+                    *lines,
+                ]
             ),
             key="audit.failed",
         )
@@ -81,15 +87,18 @@ class AuditResult:
 def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -> AuditResult:
     """Audit the prepared splits before training.
 
-    Every building is read once, in chunks. What stays in memory: two samples of `SAMPLE` rows a split, the
-    moments, and 16 bytes a building to find those given twice (160 MB for 10 million).
+    Every building is read once, in chunks. What stays in memory: two samples of `SAMPLE`
+    rows a split, the moments, and 16 bytes a building to find those given twice (160 MB for
+    10 million).
 
     Args:
-        splits: name -> `Sequences`, or what has them as `parts` (shards). `train` is what the others are compared with.
+        splits: name -> `Sequences`, or what has them as `parts` (shards). `train` is what
+            the others are compared with.
         report: what came in:
 
-            - `cities`: name -> `notes` (list of sentences: what a reader decided) and `tracks`, a list of `name`,
-              `points` and the figures of `report_tracks`. The rule of a missing figure warns.
+            - `cities`: name -> `notes` (list of sentences: what a reader decided) and
+              `tracks`, a list of `name`, `points` and the figures of `report_tracks`. The
+              rule of a missing figure warns.
             - `blocks`: split -> names of its blocks (`city/x/y`), to check that none is in two.
         params: section `prepare.audit`.
     """
@@ -108,7 +117,9 @@ def audit(splits: Mapping[str, Any], report: Mapping[str, Any], params: Audit) -
             {name: summary.names_hash for name, summary in summaries.items()},
             lambda name, key: building_name(splits[name], key),
         ),
-        twins=find_leaks({name: summary.geometry_hash for name, summary in summaries.items()}, lambda *_: ""),
+        twins=find_leaks(
+            {name: summary.geometry_hash for name, summary in summaries.items()}, lambda *_: ""
+        ),
         blocks_shared=None if blocks is None else find_leaks(blocks, lambda _, block: str(block)),
         shifts={name: compare(train, values) for name, values in compared.items()} if train else {},
     )

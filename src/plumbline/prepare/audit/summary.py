@@ -1,8 +1,8 @@
 """Sum up a split in one pass.
 
-A sample has a fixed size. Each row has a pseudo-random rank made from what it is (its building's name), and the rows
-with the lowest ranks are kept ("bottom-k", Cohen and Kaplan 2007, PODC). So the same buildings give the same sample,
-however they are sharded or sorted.
+A sample has a fixed size. Each row has a pseudo-random rank made from what it is (its
+building's name), and the rows with the lowest ranks are kept ("bottom-k", Cohen and Kaplan
+2007, PODC). So the same buildings give the same sample, however they are sharded or sorted.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ estimated."""
 
 
 class Moments:
-    """Running moments of C columns, about the mean of the first rows; values that are not finite are left out."""
+    """Running moments of C columns, about the mean of the first rows; values that are not
+    finite are left out."""
 
     def __init__(self, columns: int) -> None:
         self.rows = 0
@@ -88,7 +89,9 @@ class Moments:
 
 def hash_rows(columns: Mapping[str, NDArray[Any]] | NDArray[Any]) -> Hash:
     """Return the hash (B,) of each row of a table (B, C), or of columns (B,)."""
-    return np.asarray(pandas.util.hash_pandas_object(pandas.DataFrame(columns), index=False), np.uint64)
+    return np.asarray(
+        pandas.util.hash_pandas_object(pandas.DataFrame(columns), index=False), np.uint64
+    )
 
 
 def hash_names(city: NDArray[np.str_], building_id: NDArray[np.str_]) -> Hash:
@@ -114,7 +117,8 @@ class BottomSample:
 
 
 class Summary:
-    """One split. Memory: two samples, and 16 bytes a building for the two hashes that find buildings given twice."""
+    """One split. Memory: two samples, and 16 bytes a building for the two hashes that find
+    buildings given twice."""
 
     def __init__(self, name: str, sample: int) -> None:
         self.name = name
@@ -125,7 +129,8 @@ class Summary:
         self.categories: NDArray[np.int64] = np.zeros(len(CATEGORY_BOUNDS_PERMILLE) + 1, np.int64)
         self.quadrants: NDArray[np.int64] = np.zeros(len(QUADRANTS), np.int64)
         self.wrong = dict.fromkeys(("severity", "quadrant", "quadrant_of_undamaged"), 0)
-        """Labels that cannot be: not a number or negative, no such code, a quadrant below category 1."""
+        """Labels that cannot be: not a number or negative, no such code, a quadrant below
+        category 1."""
         self.quadrant_unknown = 0
         """Damaged buildings without a quadrant."""
         self.severity_max = 0.0
@@ -157,8 +162,14 @@ class Summary:
         offsets = np.asarray(part.offsets[rows.start : rows.stop + 1])
         points = slice(int(offsets[0]), int(offsets[-1]))
         length = np.diff(offsets)
-        city, ids = np.asarray(part.city[rows], np.str_), np.asarray(part.building_id[rows], np.str_)
-        geometry, severity = np.asarray(part.geometry[rows]), np.asarray(part.severity[rows], np.float32)
+        city, ids = (
+            np.asarray(part.city[rows], np.str_),
+            np.asarray(part.building_id[rows], np.str_),
+        )
+        geometry, severity = (
+            np.asarray(part.geometry[rows]),
+            np.asarray(part.severity[rows], np.float32),
+        )
         distance, slope = np.asarray(part.distance[points]), np.asarray(part.slope[points])
         owner = np.repeat(np.arange(len(length)), length)
         self._add_table("distance", distance, ids[owner])
@@ -166,7 +177,9 @@ class Summary:
         self._add_table("geometry", geometry, ids)
         rank = hash_names(city, ids)
         self.names_hash = np.concatenate([self.names_hash, rank])
-        self.geometry_hash = np.concatenate([self.geometry_hash, hash_rows(geometry + np.float32(0))])  # -0 is 0
+        self.geometry_hash = np.concatenate(
+            [self.geometry_hash, hash_rows(geometry + np.float32(0))]
+        )  # -0 is 0
         self._of_buildings.add(rank, geometry, severity[:, None])
         number = np.arange(len(owner)) - np.repeat(offsets[:-1] - offsets[0], length)
         self._of_points.add(hash_rows({"building": rank[owner], "number": number}), distance, slope)
@@ -183,7 +196,10 @@ class Summary:
         if table not in self.first_bad and moments.first_bad is not None:
             row, column, value = moments.first_bad
             name = TABLES[table][column].name
-            where = f"split {self.name}, {table}, building {ids[row - before]}, row {row}, column {name}"
+            where = (
+                f"split {self.name}, {table}, building {ids[row - before]}, row {row}, "
+                f"column {name}"
+            )
             self.first_bad[table] = where, value
 
     def _add_labels(self, severity: NDArray[np.float32], quadrant: NDArray[Any]) -> None:
@@ -191,7 +207,9 @@ class Summary:
         is_code = (quadrant >= 0) & (quadrant < len(QUADRANTS))
         damaged = usable & (category(np.where(usable, severity, 0)) > 0)
         self.categories += np.bincount(category(severity[usable]), minlength=len(self.categories))
-        self.quadrants += np.bincount(quadrant[is_code & damaged].astype(np.int64), minlength=len(QUADRANTS))
+        self.quadrants += np.bincount(
+            quadrant[is_code & damaged].astype(np.int64), minlength=len(QUADRANTS)
+        )
         self.wrong["severity"] += int((~usable).sum())
         self.wrong["quadrant"] += int((~is_code & (quadrant != UNDEFINED)).sum())
         self.wrong["quadrant_of_undamaged"] += int((is_code & usable & ~damaged).sum())
@@ -219,7 +237,8 @@ def parts_of(sequences: Any) -> list[Any]:
 
 
 def chunks(offsets: NDArray[np.int64], rows: int = ROWS) -> Iterator[slice]:
-    """Yield runs of whole buildings with at most `rows` scatterers and `rows` buildings, or a single building."""
+    """Yield runs of whole buildings with at most `rows` scatterers and `rows` buildings, or
+    a single building."""
     start, count = 0, len(offsets) - 1
     while start < count:
         stop = int(np.searchsorted(offsets, offsets[start] + rows, side="right")) - 1
@@ -248,7 +267,11 @@ def find_leaks(keys: Mapping[str, NDArray[Any]], example: Callable[[str, Any], s
         distinct, count = np.unique(values, return_counts=True)
         shared[name, name] = distinct[count > 1]
     shared |= {pair: np.intersect1d(keys[pair[0]], keys[pair[1]]) for pair in combinations(keys, 2)}
-    return [Leak(pair, len(common), example(pair[0], common[0])) for pair, common in shared.items() if len(common)]
+    return [
+        Leak(pair, len(common), example(pair[0], common[0]))
+        for pair, common in shared.items()
+        if len(common)
+    ]
 
 
 def building_name(sequences: Any, key: np.uint64) -> str:

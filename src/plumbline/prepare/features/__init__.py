@@ -1,1 +1,2 @@
-"""Define the network's inputs: columns, how they are made from scatterers, and how they are stored."""
+"""Define the network's inputs: columns, how they are made from scatterers, and how they are
+stored."""

@@ -23,11 +23,15 @@ LEAST_SIDE_M = 0.5
 """Smallest side, m: shorter ones are taken as this long."""
 
 
-def choose_scatterers(scatterers: Scatterers, frame: Frames, judged: NDArray[np.intp], max_points: int) -> Scatterers:
-    """Return at most `max_points` scatterers of each of the buildings `judged`, in the order of their sequences.
+def choose_scatterers(
+    scatterers: Scatterers, frame: Frames, judged: NDArray[np.intp], max_points: int
+) -> Scatterers:
+    """Return at most `max_points` scatterers of each of the buildings `judged`, in the
+    order of their sequences.
 
     Args:
-        scatterers: of any of F buildings. frame: of the F buildings. judged: (B,) ascending rows of them.
+        scatterers: of any of F buildings. frame: of the F buildings. judged: (B,) ascending
+            rows of them.
         max_points: longest sequence.
     """
     thinned = _thin(scatterers.take(np.isin(scatterers.building, judged)), frame, max_points)
@@ -64,7 +68,12 @@ def describe_buildings(
     for rectangle in rectangles(offsets):
         of_frame, rows = judged[rectangle.building], rectangle.row[rectangle.mask]
         near, moved, geometry[rectangle.building] = _describe(
-            scatterers, rectangle, side=side[of_frame], angle=frame.angle[of_frame], area=area[of_frame], years=years
+            scatterers,
+            rectangle,
+            side=side[of_frame],
+            angle=frame.angle[of_frame],
+            area=area[of_frame],
+            years=years,
         )
         distance[rows], slope[rows] = near[rectangle.mask], moved[rectangle.mask]
     return Sequences(
@@ -79,7 +88,8 @@ def describe_buildings(
 
 
 def _along_long_axis(scatterers: Scatterers, frame: Frames) -> NDArray[np.intp]:
-    """Order scatterers by building, then along its long axis; other columns break ties, never the file's order."""
+    """Order scatterers by building, then along its long axis; other columns break ties,
+    never the file's order."""
     side = frame.side[scatterers.building]
     long = (side[:, 1] > side[:, 0]).astype(int)
     rows = np.arange(len(scatterers))
@@ -115,7 +125,8 @@ def _describe(
     area: NDArray[np.floating[Any]],
     years: float,
 ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
-    """Compute the features of one padded rectangle of buildings: distance, slope and geometry as in `definition`."""
+    """Compute the features of one padded rectangle of buildings: distance, slope and
+    geometry as in `definition`."""
     mask, part = rectangle.mask, scatterers.take(rectangle.row.ravel())
     shape = mask.shape
     xy, los = part.xy.reshape(*shape, 2), part.los.reshape(*shape, 3)
@@ -123,17 +134,32 @@ def _describe(
     change, error = part.change.reshape(shape), part.change_se.reshape(shape)
 
     rigid = remove_rigid(xy, height, los, change=change, change_se=error, track=track, mask=mask)
-    courses = Courses(part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES))
-    damage, error = separate(xy, height, los, track=track, mask=mask, rigid=rigid, error=error, courses=courses)
+    courses = Courses(
+        part.course.reshape(*shape, -1), part.course_root.reshape(*shape, SHAPES, SHAPES)
+    )
+    damage, error = separate(
+        xy, height, los, track=track, mask=mask, rigid=rigid, error=error, courses=courses
+    )
     # Once more, so that all columns are of the changes without the effect of wrong positions.
     rigid = remove_rigid(
-        xy, height, los, change=change - rigid.residual + damage, change_se=error, track=track, mask=mask
+        xy,
+        height,
+        los,
+        change=change - rigid.residual + damage,
+        change_se=error,
+        track=track,
+        mask=mask,
     )
     variance = error**2 + rigid.spread[:, None] ** 2
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     east = los[..., 0] * cos - los[..., 1] * sin
     local = local_motion(
-        xy, los, east=east, residual=rigid.residual, variance=variance / np.maximum(rigid.weight, 0.05), mask=mask
+        xy,
+        los,
+        east=east,
+        residual=rigid.residual,
+        variance=variance / np.maximum(rigid.weight, 0.05),
+        mask=mask,
     )
     design = rigid_design(xy, height, los, track)
     fits = fit_shapes(xy, los, rigid.residual, error=error, rigid=design, mask=mask, side=side)
@@ -141,7 +167,15 @@ def _describe(
     relative = 2 * xy / side[:, None, :]
     steep = np.maximum(los[..., 2], 0.3)
     distance = np.stack(
-        [xy[..., 0], xy[..., 1], relative[..., 0], relative[..., 1], np.hypot(xy[..., 0], xy[..., 1]), height], axis=-1
+        [
+            xy[..., 0],
+            xy[..., 1],
+            relative[..., 0],
+            relative[..., 1],
+            np.hypot(xy[..., 0], xy[..., 1]),
+            height,
+        ],
+        axis=-1,
     )
     up = rigid.residual / steep
     estimate, se = local.estimate, local.standard_error
@@ -195,7 +229,8 @@ def _describe(
 
 Float = NDArray[np.float64]
 SAME_TRACK = float(np.cos(np.radians(1.0)))
-"""Lines of sight within a degree are of one track: over a house they differ by less, between tracks by more."""
+"""Lines of sight within a degree are of one track: over a house they differ by less,
+between tracks by more."""
 
 
 def recover(sequences: Sequences) -> Scatterers:
@@ -208,7 +243,9 @@ def recover(sequences: Sequences) -> Scatterers:
     building = np.repeat(np.arange(len(sequences)), sequences.length)
     position = _select_columns(sequences.distance, DISTANCE, "x", "y", "height")
     los = _select_columns(sequences.slope, SLOPE, "los_x", "los_y", "los_up")
-    up, error = _select_columns(sequences.slope, SLOPE, "differential_displacement", "differential_displacement_se").T
+    up, error = _select_columns(
+        sequences.slope, SLOPE, "differential_displacement", "differential_displacement_se"
+    ).T
     tilt = _select_columns(sequences.geometry, GEOMETRY, "tilt_x", "tilt_y")[building]
     steep = np.maximum(los[:, 2], 0.3)
     arm = los[:, 2:] * position[:, :2] - los[:, :2] * position[:, 2:]
@@ -229,13 +266,17 @@ def recover(sequences: Sequences) -> Scatterers:
     )
 
 
-def _select_columns(values: NDArray[np.float32], columns: tuple[Column, ...], *wanted: str) -> Float:
+def _select_columns(
+    values: NDArray[np.float32], columns: tuple[Column, ...], *wanted: str
+) -> Float:
     return np.asarray(values[:, [names(columns).index(name) for name in wanted]], dtype=float)
 
 
 def _number_tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
     """Return the number (N,) of each scatterer's track within its building."""
-    los = los / np.linalg.norm(los, axis=1, keepdims=True)  # products round, and to three digits that is a degree
+    los = los / np.linalg.norm(
+        los, axis=1, keepdims=True
+    )  # products round, and to three digits that is a degree
     track = np.full(len(building), -1, dtype=np.intp)
     number = 0
     while (unassigned := np.flatnonzero(track < 0)).size:

@@ -1,4 +1,5 @@
-"""Define the columns of the network's three inputs, their units and their symmetry under the building compass."""
+"""Define the columns of the network's three inputs, their units and their symmetry under
+the building compass."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ the version that it was trained on.
 5: a point between two houses counts for the one that it moves with (docs/decisions/0036).
 6: a corner may also move away from its building (docs/decisions/0036).
 7: ends, steps, bowls and bending are fitted, too (docs/decisions/0037).
-8: movements that begin near the end of the record have curves of their own (docs/decisions/0047)."""
+8: movements that begin near the end of the record have curves of their own
+(docs/decisions/0047)."""
 Kind = Literal["even", "x", "y", "xx", "yy", "ne", "nw", "sw", "se"]
 
 
@@ -116,11 +118,15 @@ _SWAP = {"nw": "se", "se": "nw", "x": "y", "y": "x", "xx": "yy", "yy": "xx"}
 def symmetry(
     columns: tuple[Column, ...], mirror_x: bool, mirror_y: bool, swap: bool
 ) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
-    """Return the source column and sign of each column after the frame is mirrored, then its axes swapped.
+    """Return the source column and sign of each column after the frame is mirrored, then
+    its axes swapped.
 
-    `new[:, j] = sign[j] * old[:, source[j]]`. The eight combinations are the symmetry group of the square.
+    `new[:, j] = sign[j] * old[:, source[j]]`. The eight combinations are the symmetry group
+    of the square.
     """
-    place: dict[tuple[str, str], int] = {(_stem(column), column.kind): i for i, column in enumerate(columns)}
+    place: dict[tuple[str, str], int] = {
+        (_stem(column), column.kind): i for i, column in enumerate(columns)
+    }
     source, sign = np.zeros(len(columns), dtype=np.intp), np.ones(len(columns), dtype=np.float32)
     for j, column in enumerate(columns):
         kind: str = _SWAP.get(column.kind, column.kind) if swap else column.kind
@@ -133,10 +139,13 @@ def symmetry(
 
 
 def _stem(column: Column) -> str:
-    """Return the column's name without its axis or quadrant; columns that change places share it."""
+    """Return the column's name without its axis or quadrant; columns that change places share
+    it."""
     if column.kind == "even":
         return column.name
-    return "_".join(part for part in column.name.split("_") if part != column.kind and part not in ("x", "y"))
+    return "_".join(
+        part for part in column.name.split("_") if part != column.kind and part not in ("x", "y")
+    )
 
 
 def quadrant_symmetry(mirror_x: bool, mirror_y: bool, swap: bool) -> NDArray[np.int64]:

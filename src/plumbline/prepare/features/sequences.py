@@ -41,7 +41,9 @@ def median(values_BLF: Values, mask_BL: Mask) -> Values:
     # Infinity sorts behind every value: the first places hold the building's own, in order.
     sorted_BLF = np.sort(np.where(mask_BL[..., None], values_BLF, np.inf), axis=1)
     count_B = np.maximum(mask_BL.sum(1), 1)
-    low_BF, high_BF = (sorted_BLF[np.arange(len(count_B)), rank] for rank in ((count_B - 1) // 2, count_B // 2))
+    low_BF, high_BF = (
+        sorted_BLF[np.arange(len(count_B)), rank] for rank in ((count_B - 1) // 2, count_B // 2)
+    )
     return np.asarray(((low_BF + high_BF) / 2)[:, None, :])
 
 
@@ -58,11 +60,13 @@ def replicate(values_BLF: Values, mask_BL: Mask) -> Values:
 
 
 def fill(values_BLF: Values, mask_BL: Mask, strategy: str = "mask") -> Values:
-    """Return a copy of `values_BLF` with the padding replaced; the building's own values stay unchanged.
+    """Return a copy of `values_BLF` with the padding replaced; the building's own values
+    stay unchanged.
 
     Args:
         values_BLF: (B, L, F); values outside of the mask are not read.
-        mask_BL: (B, L), True for the first places of each row. A row without any is filled with zeros.
+        mask_BL: (B, L), True for the first places of each row. A row without any is filled
+            with zeros.
         strategy: name in `params.plugins.PADDING`.
     """
     if not values_BLF.size:
@@ -103,7 +107,8 @@ class Sequences:
     quadrant: NDArray[np.int64]
     """(B,) code in `compass.QUADRANTS`, or `UNDEFINED`."""
     accepted: NDArray[np.bool_]
-    """(B, 4) quadrants that are right answers, in the order of `compass.QUADRANTS`; none where it is undefined."""
+    """(B, 4) quadrants that are right answers, in the order of `compass.QUADRANTS`; none
+    where it is undefined."""
     mechanism: NDArray[np.int8]
     """(B,) code in `strain.MECHANISMS`; -1 without damage or without such a label."""
     difficulty: NDArray[np.int8]
@@ -132,7 +137,8 @@ class Sequences:
         )
 
     def rounded(self) -> Self:
-        """Return the same buildings with columns of `DECIMALS` decimals, alike on all processors."""
+        """Return the same buildings with columns of `DECIMALS` decimals, alike on all
+        processors."""
         columns = {name: getattr(self, name) for name in ("distance", "slope", "geometry")}
         # In 64 bits, so that only the last step rounds to 32; and no zero keeps a sign.
         return replace(
@@ -146,7 +152,8 @@ class Sequences:
     def pad(
         self, index: NDArray[np.intp], length: int | None = None, strategy: str = "mask"
     ) -> dict[str, NDArray[np.generic]]:
-        """Return the network's inputs for buildings `index`, padded to `length` or to the longest of them.
+        """Return the network's inputs for buildings `index`, padded to `length` or to the
+        longest of them.
 
         Args:
             index: (B,) buildings.
@@ -194,7 +201,8 @@ class Sequences:
                 arrays[field.name] = _map_file(path)
             except (OSError, ValueError, EOFError) as error:
                 raise InputError(
-                    f"{path}: not readable ({error}). Run `plumbline prepare` again.", key="shards.unreadable"
+                    f"{path}: not readable ({error}). Run `plumbline prepare` again.",
+                    key="shards.unreadable",
                 ) from None
         for name, columns in (("distance", DISTANCE), ("slope", SLOPE), ("geometry", GEOMETRY)):
             if arrays[name].ndim != 2 or arrays[name].shape[1] != len(columns):
@@ -207,7 +215,11 @@ class Sequences:
         rows = [len(result.distance), len(result.slope)]
         buildings = [len(arrays[name]) for name in ("city", "geometry", *LABELS)]
         length = result.length
-        if set(buildings) != {len(result)} or len(length) != len(result) or set(rows) != {int(length.sum())}:
+        if (
+            set(buildings) != {len(result)}
+            or len(length) != len(result)
+            or set(rows) != {int(length.sum())}
+        ):
             raise InputError(
                 f"{folder}: its files do not belong together. Run `plumbline prepare` again.",
                 key="shards.unequal_files",
@@ -234,8 +246,12 @@ def only(quadrant: NDArray[np.int64]) -> NDArray[np.bool_]:
 def concatenate(parts: list[Sequences]) -> Sequences:
     """Concatenate all buildings of `parts`, in order."""
     ends = np.cumsum([0, *(part.offsets[-1] for part in parts)])
-    offsets = np.concatenate([[0], *(part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True))])
-    merged = {f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sequences)}
+    offsets = np.concatenate(
+        [[0], *(part.offsets[1:] + end for part, end in zip(parts, ends[:-1], strict=True))]
+    )
+    merged = {
+        f.name: np.concatenate([getattr(part, f.name) for part in parts]) for f in fields(Sequences)
+    }
     return Sequences(**{**merged, "offsets": offsets.astype(np.int64)})
 
 

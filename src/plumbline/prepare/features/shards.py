@@ -1,6 +1,7 @@
 """Keep any number of buildings of a split in shards on disk, and read only the requested ones.
 
-The files are mapped into memory: several processes that train on them share one copy, which the system may drop.
+The files are mapped into memory: several processes that train on them share one copy, which
+the system may drop.
 """
 
 from __future__ import annotations
@@ -23,11 +24,14 @@ SHARD_BUILDINGS = 32_768
 
 def _column_in_memory(name: str) -> Any:
     """Return a property: a column of all parts, which stays in memory after its first use."""
-    return cached_property(lambda shards: np.concatenate([getattr(part, name) for part in shards.parts]))
+    return cached_property(
+        lambda shards: np.concatenate([getattr(part, name) for part in shards.parts])
+    )
 
 
 class Shards:
-    """B buildings in parts; columns with one value for each building stay in memory after their first use."""
+    """B buildings in parts; columns with one value for each building stay in memory after
+    their first use."""
 
     def __init__(self, parts: Sequence[Sequences]) -> None:
         self.parts = tuple(parts)
@@ -71,7 +75,9 @@ class Shards:
         if not len(index):
             return self.parts[0].take(index)
         present = np.unique(owner)
-        loaded = concatenate([self.parts[n].take(index[owner == n] - self._starts[n]) for n in present])
+        loaded = concatenate(
+            [self.parts[n].take(index[owner == n] - self._starts[n]) for n in present]
+        )
         position = np.concatenate([np.flatnonzero(owner == n) for n in present])
         return loaded.take(np.argsort(position, kind="stable"))
 
@@ -87,13 +93,16 @@ class Shards:
         width = int(self.length[index].max(initial=1)) if length is None else length
         columns = {"distance": len(DISTANCE), "slope": len(SLOPE)}
         result: dict[str, NDArray[np.generic]] = {
-            name: np.empty((len(index), width, number), np.float32) for name, number in columns.items()
+            name: np.empty((len(index), width, number), np.float32)
+            for name, number in columns.items()
         }
         result["geometry"] = np.empty((len(index), len(GEOMETRY)), np.float32)
         result["mask"] = np.empty((len(index), width), bool)
         for number in np.unique(owner):
             rows = owner == number
-            for name, values in self.parts[number].pad(index[rows] - self._starts[number], width, strategy).items():
+            for name, values in (
+                self.parts[number].pad(index[rows] - self._starts[number], width, strategy).items()
+            ):
                 result[name][rows] = values
         return result
 
@@ -106,7 +115,8 @@ SequenceSet = Sequences | Shards
 
 
 def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD_BUILDINGS) -> int:
-    """Write buildings from portions of any size into shards of equal size; return the number of buildings.
+    """Write buildings from portions of any size into shards of equal size; return the
+    number of buildings.
 
     The caller sees to atomicity. At least one shard is written.
     """
@@ -118,7 +128,8 @@ def save_shards(parts: Iterable[Sequences], folder: Path, buildings: int = SHARD
 
 
 def _equal_portions(parts: Iterable[Sequences], buildings: int) -> Iterator[Sequences]:
-    """Yield portions of `buildings` each, then the remainder; at least one portion, which may be empty."""
+    """Yield portions of `buildings` each, then the remainder; at least one portion, which
+    may be empty."""
     waiting: list[Sequences] = []
     is_first = True
     for part in parts:
@@ -140,11 +151,14 @@ def load_shards(folder: Path) -> Shards:
     """
     folders = sorted(folder.glob("shard-*"))
     if not folders:
-        raise InputError(f"{folder}: no shard in it. Run `plumbline prepare` again.", key="shards.none")
+        raise InputError(
+            f"{folder}: no shard in it. Run `plumbline prepare` again.", key="shards.none"
+        )
     names = [path.name for path in folders]
     if names != [f"shard-{number:05d}" for number in range(len(names))]:
         raise InputError(
-            f"{folder}: a shard is missing between {names[0]} and {names[-1]}. Run `plumbline prepare`.",
+            f"{folder}: a shard is missing between {names[0]} and {names[-1]}. Run `plumbline "
+            "prepare`.",
             key="shards.missing",
         )
     return Shards([Sequences.load(path) for path in folders])

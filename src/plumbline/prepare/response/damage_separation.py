@@ -61,10 +61,12 @@ def separate(
     error: Float,
     courses: Courses,
 ) -> Separated:
-    """Return the damage of each scatterer; in a building with an unknown course, residual and error stay unchanged.
+    """Return the damage of each scatterer; in a building with an unknown course, residual
+    and error stay unchanged.
 
     Args:
-        xy: (b, P, 2) m. height: (b, P) m. los: (b, P, 3). track: (b, P). mask: (b, P) False where padding.
+        xy: (b, P, 2) m. height: (b, P) m. los: (b, P, 3). track: (b, P). mask: (b, P) False
+            where padding.
         rigid: of these buildings. error: (b, P) standard errors of their changes, mm.
         courses: of (b, P) scatterers.
     """
@@ -75,7 +77,9 @@ def separate(
     xy, height, los, error = xy[has_course], height[has_course], los[has_course], error[has_course]
     track, mask = track[has_course], mask[has_course]
     trust = (
-        np.maximum(rigid.weight[has_course], LEAST_WEIGHT) * error**2 / (error**2 + rigid.spread[has_course, None] ** 2)
+        np.maximum(rigid.weight[has_course], LEAST_WEIGHT)
+        * error**2
+        / (error**2 + rigid.spread[has_course, None] ** 2)
     )
     course = np.where(mask[..., None], courses.course[has_course], 0).astype(float)
     root = np.where(mask[..., None, None], courses.course_root[has_course], 0).astype(float)
@@ -94,7 +98,8 @@ def separate(
 
 
 def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Float:
-    """Fit the course (b, J, K) of each rigid motion: weighted least squares of courses (b, P, K) on design (b, P, J).
+    """Fit the course (b, J, K) of each rigid motion: weighted least squares of courses (b,
+    P, K) on design (b, P, J).
 
     Each scatterer counts by the covariance of its course, times `trust` (b, P).
     """
@@ -113,11 +118,14 @@ def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Fl
     return np.asarray(solution.reshape(buildings, motions, shapes))
 
 
-def _average_damage(residual: Float, astray: Float, damage: Float, mask: NDArray[np.bool_]) -> Separated:
+def _average_damage(
+    residual: Float, astray: Float, damage: Float, mask: NDArray[np.bool_]
+) -> Separated:
     """Return mean and standard deviation of each scatterer's damage, over the points of the grid.
 
-    All vectors are in units of the noise: then its covariance with what wrong positions add is the unit matrix and a
-    product of one vector, whose inverse is known (Sherman and Morrison 1950), so that products of pairs are enough.
+    All vectors are in units of the noise: then its covariance with what wrong positions add
+    is the unit matrix and a product of one vector, whose inverse is known (Sherman and
+    Morrison 1950), so that products of pairs are enough.
 
     Args:
         residual: (b, P, K) beside rigid motion. astray: (b, P, K) residual of a position that is
@@ -132,11 +140,17 @@ def _average_damage(residual: Float, astray: Float, damage: Float, mask: NDArray
     power = np.maximum((damage**2).sum(-2), 1e-12)
 
     def amplitude(size: float) -> tuple[Float, Float, Float, Float]:
-        """Return for position error `size`: damage (b, P, G) times precision, precision, misfit, log determinant."""
+        """Return for position error `size`: damage (b, P, G) times precision, precision,
+        misfit, log determinant."""
         lost = size**2 / (1 + size**2 * strength)
         precision = np.maximum(power - lost[..., None] * shared**2, 1e-9 * power)
         beside = np.log1p(size**2 * strength)
-        return along - (lost * across)[..., None] * shared, precision, square - lost * across**2, beside
+        return (
+            along - (lost * across)[..., None] * shared,
+            precision,
+            square - lost * across**2,
+            beside,
+        )
 
     log_weights = []
     for size in ASTRAY_M:
@@ -146,8 +160,13 @@ def _average_damage(residual: Float, astray: Float, damage: Float, mask: NDArray
                 product**2 / (spread**-2 + precision) - np.log1p(spread**2 * precision)
                 for spread in (most_mm, LARGE_RATIO * most_mm)
             )
-            explained = np.logaddexp(np.log(1 - LARGE_SHARE) + most / 2, np.log(LARGE_SHARE) + few / 2)
-            log_likelihood = np.maximum(explained - misfit[..., None] / 2, -MAX_MISFIT / 2) - beside[..., None] / 2
+            explained = np.logaddexp(
+                np.log(1 - LARGE_SHARE) + most / 2, np.log(LARGE_SHARE) + few / 2
+            )
+            log_likelihood = (
+                np.maximum(explained - misfit[..., None] / 2, -MAX_MISFIT / 2)
+                - beside[..., None] / 2
+            )
             log_weights.append((log_likelihood * mask[..., None]).sum(1))
     weight = np.array(log_weights).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
     weight = np.exp(weight - weight.max((0, 1, 3), keepdims=True))

@@ -1,4 +1,5 @@
-"""Decompose lines of sight into up and east for each building or grid cell, and write the table for users.
+"""Decompose lines of sight into up and east for each building or grid cell, and write the
+table for users.
 
 A satellite sees `los_east * east + los_north * north + los_up * up`. Ascending and descending
 tracks look from the west and from the east, so together they separate up from east; near-polar
@@ -35,7 +36,8 @@ LEAST_ANGLE = np.radians(30)
 """Smallest angle between the directions of tracks, seen from the south, that separates up from
 east."""
 MEAN_WEIGHTED_SQUARE = 0.786
-"""Mean square of standard normal values, each with its weight under Student's t distribution of `FREEDOM` degrees."""
+"""Mean square of standard normal values, each with its weight under Student's t
+distribution of `FREEDOM` degrees."""
 HUBER = 2.0
 """Largest contradiction between tracks, in standard errors, of a unit that counts in full for the
 constants."""
@@ -89,7 +91,8 @@ def track_means(
     common_se: Float,
     shape: tuple[int, int],
 ) -> TrackMeans:
-    """Return each unit's mean in each track under Student's t errors, with the extra variance between its points.
+    """Return each unit's mean in each track under Student's t errors, with the extra
+    variance between its points.
 
     That variance is estimated by moments (DerSimonian and Laird 1986) of weighted squares. Few
     points determine it poorly: it is widened by (n + 1) / (n - 1), which keeps the intervals of 3
@@ -134,9 +137,11 @@ def track_means(
 
 
 def solve_units(means: TrackMeans) -> Decomposition:
-    """Solve weighted least squares for up and east of every unit, after subtracting the tracks' constants.
+    """Solve weighted least squares for up and east of every unit, after subtracting the
+    tracks' constants.
 
-    The constants come from all units together, so these should be all of a city, not one tile of it.
+    The constants come from all units together, so these should be all of a city, not one
+    tile of it.
     """
     offset = _estimate_offsets(means)
     answer, error = _solve_up_east(means, np.where(means.weight > 0, means.rate - offset, 0))
@@ -168,7 +173,9 @@ def _sees_both_sides(means: TrackMeans) -> NDArray[np.bool_]:
     present = means.weight > 0
     angle = np.arctan2(means.los[..., 0], means.los[..., 2])
     widest = np.max(np.where(present, angle, -np.inf), axis=1, initial=-np.inf)
-    return np.asarray(widest - np.min(np.where(present, angle, np.inf), axis=1, initial=np.inf) > LEAST_ANGLE)
+    return np.asarray(
+        widest - np.min(np.where(present, angle, np.inf), axis=1, initial=np.inf) > LEAST_ANGLE
+    )
 
 
 def _solve_up_east(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
@@ -201,7 +208,8 @@ def _solve_up_east(means: TrackMeans, rate: Float) -> tuple[Float, Float]:
 
 
 def _estimate_offsets(means: TrackMeans) -> Float:
-    """Estimate the constants (T,) of the tracks from units that at least three tracks see; see the module."""
+    """Estimate the constants (T,) of the tracks from units that at least three tracks see;
+    see the module."""
     tracks = means.weight.shape[1]
     rows = _sees_both_sides(means) & ((means.weight > 0).sum(1) > 2)
     offset = np.zeros(tracks)
@@ -210,7 +218,9 @@ def _estimate_offsets(means: TrackMeans) -> Float:
     weight, rate, design = means.weight[rows], means.rate[rows], means.los[rows][..., [0, 2]]
     weighted = weight[..., None] * design
     # What a unit's own motion cannot explain: W - W L (L' W L)^-1 L' W.
-    explained = weighted @ np.linalg.solve(design.transpose(0, 2, 1) @ weighted, weighted.transpose(0, 2, 1))
+    explained = weighted @ np.linalg.solve(
+        design.transpose(0, 2, 1) @ weighted, weighted.transpose(0, 2, 1)
+    )
     contradiction = np.eye(tracks) * weight[:, None, :] - explained
     typical = (weighted.sum(0) / np.maximum(weight.sum(0), TINY)[:, None])[weight.sum(0) > 0]
     free = np.zeros((tracks, int((weight.sum(0) > 0).sum()) - 2))
@@ -253,10 +263,12 @@ def building_means(scatterers: Scatterers, frame: Frames, tracks: int) -> TrackM
 
 
 def motion_table(building_id: NDArray[np.object_], means: TrackMeans) -> pandas.DataFrame:
-    """Return a table with one row for each building: velocities in mm/yr with standard errors, north taken as zero.
+    """Return a table with one row for each building: velocities in mm/yr with standard
+    errors, north taken as zero.
 
-    Columns: `building_id`; `up_mm_yr`, `up_se_mm_yr`, `east_mm_yr`, `east_se_mm_yr`; `sides`, from which the building
-    is seen: `both`, `one` (then east is empty and was taken as zero for up) or `none`; `tracks`; `points`.
+    Columns: `building_id`; `up_mm_yr`, `up_se_mm_yr`, `east_mm_yr`, `east_se_mm_yr`;
+    `sides`, from which the building is seen: `both`, `one` (then east is empty and was
+    taken as zero for up) or `none`; `tracks`; `points`.
     """
     motion = solve_units(means)
     sides = np.isfinite(motion.up).astype(int) + np.isfinite(motion.east)

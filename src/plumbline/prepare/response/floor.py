@@ -16,10 +16,13 @@ from plumbline.prepare.response.shapes import ALL, CORNER, displacement, strains
 
 Float = NDArray[np.floating[Any]]
 RESOLVED = 2.93
-"""Standard errors of the smallest strain that points could show: found in 9 of 10 cases, with 1 false alarm in 20
-(minimal detectable bias, Baarda 1968, A testing procedure for use in geodetic networks): 1.645 and 1.282."""
+"""Standard errors of the smallest strain that points could show: found in 9 of 10 cases,
+with 1 false alarm in 20 (minimal detectable bias, Baarda 1968, A testing procedure for use
+in geodetic networks): 1.645 and 1.282."""
 CORNERS = tuple(
-    number for number, shape in enumerate(ALL) if shape.mechanism == CORNER and not shape.form and not shape.pull
+    number
+    for number, shape in enumerate(ALL)
+    if shape.mechanism == CORNER and not shape.form and not shape.pull
 )
 """Numbers of one shape for each corner, which drops straight down: they represent the mechanisms
 (docs/accuracy.md)."""
@@ -42,8 +45,10 @@ def strain_bounds(
     It is infinite without information.
 
     Args:
-        xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. error: (b, P) mm. rigid: (b, P, J) see `rigid_design`.
-        mask: (b, P) False where padding, which may hold anything. side: (b, 2) m. shapes: S of `shapes.ALL`.
+        xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. error: (b, P) mm. rigid: (b, P, J)
+            see `rigid_design`.
+        mask: (b, P) False where padding, which may hold anything. side: (b, 2) m. shapes: S
+            of `shapes.ALL`.
     """
     if not len(xy):
         return np.empty((0, len(shapes)))
@@ -59,7 +64,9 @@ def strain_bounds(
         across = ((weight * response)[:, None, :] @ rigid)[:, 0]
         # Fisher information of the shape's size after the rigid motion is projected out (Schur
         # complement).
-        information = (weight * response**2).sum(1) - ((across[:, None, :] @ inner)[:, 0] * across).sum(1)
+        information = (weight * response**2).sum(1) - (
+            (across[:, None, :] @ inner)[:, 0] * across
+        ).sum(1)
         bound[:, column] = per_mm[:, column] / np.sqrt(np.maximum(information, 1e-12))
     return np.where(bound < UNSEEN_PERMILLE, bound, np.inf)
 
@@ -67,9 +74,12 @@ def strain_bounds(
 def strain_resolution(
     xy: Float, los: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
 ) -> Float:
-    """Return the smallest strain (b,), permille, that the points could show of a corner, whichever; NaN: none.
+    """Return the smallest strain (b,), permille, that the points could show of a corner,
+    whichever; NaN: none.
 
     Arguments as of `strain_bounds`.
     """
-    resolution = RESOLVED * np.median(strain_bounds(xy, los, error=error, rigid=rigid, mask=mask, side=side), axis=1)
+    resolution = RESOLVED * np.median(
+        strain_bounds(xy, los, error=error, rigid=rigid, mask=mask, side=side), axis=1
+    )
     return np.where(np.isfinite(resolution), resolution, np.nan)

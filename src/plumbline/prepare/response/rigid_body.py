@@ -10,9 +10,10 @@ from scipy.special import gammaln
 
 Float = NDArray[np.floating[Any]]
 FREEDOM = 4.0
-"""Degrees of freedom of the assumed Student t distribution of the errors (Lange, Little and Taylor 1989). The first
-`START` iterations take 1 and the stated errors alone: otherwise a corner that broke off as one piece would widen the
-spread before it loses its weight, and the plane would settle between both."""
+"""Degrees of freedom of the assumed Student t distribution of the errors (Lange, Little and
+Taylor 1989). The first `START` iterations take 1 and the stated errors alone: otherwise a
+corner that broke off as one piece would widen the spread before it loses its weight, and
+the plane would settle between both."""
 START, ITERATIONS = 4, 10
 LEAST_SPREAD = 0.05
 """Smallest spread, mm; keeps the weights finite where a few points fit perfectly."""
@@ -22,7 +23,8 @@ cache."""
 
 
 class Fit(NamedTuple):
-    """Fits of b systems with P values and K parameters; of several fits a system, with an axis F after b."""
+    """Fits of b systems with P values and K parameters; of several fits a system, with an
+    axis F after b."""
 
     solution: Float
     """(b, K)"""
@@ -31,13 +33,17 @@ class Fit(NamedTuple):
     weight: Float
     """(b, P) above 1 for values that fit, towards 0 for outliers."""
     spread: Float
-    """(b,) scale of the errors beyond their stated ones; of normal errors, about 0.8 of the standard deviation."""
+    """(b,) scale of the errors beyond their stated ones; of normal errors, about 0.8 of the
+    standard deviation."""
     last_precision: Float
     """(b,) inverse variance of the last parameter, marginal over the others."""
 
 
-def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float) -> Fit:
-    """Fit the most likely parameters under Student's t errors, by iteratively reweighted least squares.
+def student_fit(
+    design: Float, values: Float, error: Float, mask: NDArray[np.bool_], prior: Float
+) -> Fit:
+    """Fit the most likely parameters under Student's t errors, by iteratively reweighted
+    least squares.
 
     Args:
         design: (b, P, K). values: (b, P). error: (b, P) stated standard errors. mask: (b, P).
@@ -50,7 +56,13 @@ def student_fit(design: Float, values: Float, error: Float, mask: NDArray[np.boo
 
 
 def student_fits(
-    shared: Float, last_column: Float, values: Float, *, error: Float, mask: NDArray[np.bool_], prior: Float
+    shared: Float,
+    last_column: Float,
+    values: Float,
+    *,
+    error: Float,
+    mask: NDArray[np.bool_],
+    prior: Float,
 ) -> Fit:
     """Fit each system F times with one different column; the shared part is computed once.
 
@@ -70,7 +82,10 @@ def student_fits(
     )
     for start in range(0, buildings, size):
         at = slice(start, min(start + size, buildings))
-        block_fit, block_workspace = Fit(*(part[at] for part in fit)), workspace.first(at.stop - start)
+        block_fit, block_workspace = (
+            Fit(*(part[at] for part in fit)),
+            workspace.first(at.stop - start),
+        )
         _fit_block(
             shared[at],
             last_column[at],
@@ -81,7 +96,9 @@ def student_fits(
             fit=block_fit,
             workspace=block_workspace,
         )
-    return fit._replace(residual=fit.residual.transpose(0, 2, 1), weight=fit.weight.transpose(0, 2, 1))
+    return fit._replace(
+        residual=fit.residual.transpose(0, 2, 1), weight=fit.weight.transpose(0, 2, 1)
+    )
 
 
 class _Workspace(NamedTuple):
@@ -93,7 +110,8 @@ class _Workspace(NamedTuple):
     cells: Float
     """(4, b, P, F)"""
     sums: Float
-    """(J, b, F) sums of products: of pairs of the shared columns, of them with the values, and of the last column."""
+    """(J, b, F) sums of products: of pairs of the shared columns, of them with the values,
+    and of the last column."""
     system: Float
     """(K, K + 1, b, F) normal matrices, and right-hand sides as their last column."""
     outer: Float
@@ -109,7 +127,9 @@ class _Workspace(NamedTuple):
 def _make_workspace(size: int, points: int, fits: int, columns: int) -> _Workspace:
     products = (columns - 1) * (columns + 2) // 2 + columns + 1
     lead = (products,), (columns, columns + 1), (columns - 1, columns), (columns,)
-    return _Workspace(np.empty((4, size, points, fits)), *(np.empty((*shape, size, fits)) for shape in lead))
+    return _Workspace(
+        np.empty((4, size, points, fits)), *(np.empty((*shape, size, fits)) for shape in lead)
+    )
 
 
 def _fit_block(
@@ -128,9 +148,13 @@ def _fit_block(
     lower, cell_sum = np.tril_indices(columns), _index_sums(columns)
     masked = values * mask
     shared = shared * mask[..., None]
-    products = np.concatenate([shared[..., lower[0]] * shared[..., lower[1]], shared * values[..., None]], axis=2)
+    products = np.concatenate(
+        [shared[..., lower[0]] * shared[..., lower[1]], shared * values[..., None]], axis=2
+    )
     products = np.ascontiguousarray(products.transpose(0, 2, 1))
-    beside = np.ascontiguousarray(np.concatenate([shared, masked[..., None]], axis=2).transpose(0, 2, 1))
+    beside = np.ascontiguousarray(
+        np.concatenate([shared, masked[..., None]], axis=2).transpose(0, 2, 1)
+    )
     column, precision, square, lever = workspace.cells
     np.multiply(last_column.transpose(0, 2, 1), mask[..., None], out=column)
     count = np.maximum(mask.sum(1), 1)[:, None]
@@ -148,7 +172,9 @@ def _fit_block(
     residual, weight, spread = fit.residual, fit.weight, fit.spread
     weight[:], spread[:] = 1.0, 0.5
     system = workspace.system.reshape(-1, *spread.shape)
-    of_pairs, of_last = (part.swapaxes(0, 1) for part in np.split(workspace.sums[:-1], [products.shape[1]]))
+    of_pairs, of_last = (
+        part.swapaxes(0, 1) for part in np.split(workspace.sums[:-1], [products.shape[1]])
+    )
     for step in range(ITERATIONS):
         if step == 0 or step > START:
             np.add(error_2_or_inf, (spread**2)[:, None], out=precision)
@@ -198,7 +224,8 @@ def _index_sums(columns: int) -> NDArray[np.intp]:
 
 
 def solve_systems(system: Float, outer: Float, solution: Float) -> None:
-    """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots on their diagonal.
+    """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots
+    on their diagonal.
 
     Elimination step by step over all systems: for matrices this small, much faster than one call a
     matrix. `outer` is memory for the products that are subtracted.
@@ -216,15 +243,19 @@ def solve_systems(system: Float, outer: Float, solution: Float) -> None:
 
 
 def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:
-    """Return the negative log likelihood (...) of residuals (..., P) under the same distribution, up to a constant."""
+    """Return the negative log likelihood (...) of residuals (..., P) under the same
+    distribution, up to a constant."""
     scaled = residual**2 / (FREEDOM * variance)
     return np.asarray(((FREEDOM + 1) / 2 * np.log1p(scaled) * mask).sum(-1), float)
 
 
 def log_density(residual: Float, scale: Float) -> Float:
-    """Return the log density of residuals under the same distribution; `scipy.stats` takes 0.5 s to be imported."""
+    """Return the log density of residuals under the same distribution; `scipy.stats` takes
+    0.5 s to be imported."""
     constant = gammaln((FREEDOM + 1) / 2) - gammaln(FREEDOM / 2) - np.log(FREEDOM * np.pi) / 2
-    return np.asarray(constant - (FREEDOM + 1) / 2 * np.log1p((residual / scale) ** 2 / FREEDOM) - np.log(scale))
+    return np.asarray(
+        constant - (FREEDOM + 1) / 2 * np.log1p((residual / scale) ** 2 / FREEDOM) - np.log(scale)
+    )
 
 
 SCALE_TILT, SCALE_OFFSET = 1.0, 10.0
@@ -262,9 +293,9 @@ def remove_rigid(
 ) -> RigidFit:
     """Fit and remove settlement, sideways motion and two tilts, robustly.
 
-    A body tilted by t along x lifts a point by `t x` and moves a point at height h sideways by
-    `-t h` along x. Each track has an offset of its own, which contains its unknown reference and the
-    building's mean motion.
+    A body tilted by t along x lifts a point by `t x` and moves a point at height h sideways
+    by `-t h` along x. Each track has an offset of its own, which contains its unknown
+    reference and the building's mean motion.
 
     Args:
         xy: (b, P, 2) m. height: (b, P) m. los: (b, P, 3) along x, y, up.
@@ -273,7 +304,8 @@ def remove_rigid(
     """
     scale = np.array([SCALE_TILT, SCALE_TILT] + [SCALE_OFFSET] * (int(track.max(initial=0)) + 1))
     design = rigid_design(xy, height, los, track) * scale * mask[..., None]
-    # On an orthonormal basis of the rigid motions the fit is exact to rounding, wherever the scatterers are.
+    # On an orthonormal basis of the rigid motions the fit is exact to rounding, wherever the
+    # scatterers are.
     basis, strength, turn = np.linalg.svd(design, full_matrices=False)
     real = strength > LEAST_SHARE * strength[:, :1]
     basis = basis * real[:, None, :]
@@ -281,11 +313,14 @@ def remove_rigid(
     inner = fit.solution * real / np.where(real, strength, 1)
     motion = (inner[:, None, :] @ turn)[:, 0] * scale
     largest = (FREEDOM + 1) / FREEDOM
-    return RigidFit(fit.residual, np.where(mask, fit.weight / largest, 0), motion[:, :2], fit.spread)
+    return RigidFit(
+        fit.residual, np.where(mask, fit.weight / largest, 0), motion[:, :2], fit.spread
+    )
 
 
 def rigid_design(xy: Float, height: Float, los: Float, track: NDArray[np.intp]) -> Float:
-    """Return the LOS response (b, P, 2 + tracks) to tilts (1 mm/m) along x and y and to each track's offset (1 mm)."""
+    """Return the LOS response (b, P, 2 + tracks) to tilts (1 mm/m) along x and y and to
+    each track's offset (1 mm)."""
     tilt = los[..., 2:] * xy - los[..., :2] * height[..., None]
     offset = track[..., None] == np.arange(int(track.max(initial=0)) + 1)
     return np.concatenate([tilt, offset.astype(float)], axis=2)
@@ -299,7 +334,8 @@ side, or with few scatterers, then gets the prior and its wide standard error.""
 
 
 class Local(NamedTuple):
-    """(b, P, 4) estimates and standard errors: up (mm), its gradient along x and y (mm/m), east (mm)."""
+    """(b, P, 4) estimates and standard errors: up (mm), its gradient along x and y (mm/m),
+    east (mm)."""
 
     estimate: Float
     standard_error: Float
@@ -308,20 +344,23 @@ class Local(NamedTuple):
 def local_motion(
     xy: Float, los: Float, *, east: Float, residual: Float, variance: Float, mask: NDArray[np.bool_]
 ) -> Local:
-    """Fit up, its gradients and east in the neighbourhood of each scatterer by weighted least squares.
+    """Fit up, its gradients and east in the neighbourhood of each scatterer by weighted
+    least squares.
 
     North is taken as zero: the satellites hardly see it. Vertical and east are separated where
     ascending and descending tracks are both near; elsewhere the standard error of east stays that
     of the prior.
 
     Args:
-        xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. east: (b, P) LOS response to 1 mm towards the east.
+        xy: (b, P, 2) m. los: (b, P, 3) along x, y, up. east: (b, P) LOS response to 1 mm
+            towards the east.
         residual: (b, P) mm along LOS after the rigid body. variance: (b, P) mm2. mask: (b, P).
     """
     weight = neighbourhood_weight(xy) * mask[:, None, :]
     up = los[..., 2]
-    # The columns differ from place to place by the distance from it only, so their products are moments about the
-    # centre of the building, moved to the place: sums over neighbours are one product of matrices.
+    # The columns differ from place to place by the distance from it only, so their products
+    # are moments about the centre of the building, moved to the place: sums over neighbours
+    # are one product of matrices.
     x, y = xy[..., 0], xy[..., 1]
     moments = np.stack(
         [

@@ -48,12 +48,14 @@ class Shape(NamedTuple):
     form: int
     """Number among the corners' three forms, the bowls' radii, or the troughs."""
     towards: tuple[float, float]
-    """Corner, end or direction in which the step goes or the trough is crossed; relative place of a bowl."""
+    """Corner, end or direction in which the step goes or the trough is crossed; relative
+    place of a bowl."""
     start: float
     """Beginning of a ramp, or place of a joint or of a trough's axis: in half sides from the
     centre."""
     pull: float
-    """Horizontal displacement as a share of the drop: outwards, but towards the middle of bowls and troughs."""
+    """Horizontal displacement as a share of the drop: outwards, but towards the middle of
+    bowls and troughs."""
     prior: float
     """Prior probability among all shapes."""
 
@@ -85,8 +87,18 @@ def _shapes() -> tuple[Shape, ...]:
     corners, ends = ([(float(x), float(y)) for x, y in ways] for ways in (SIGNS, SIDES))
     across = [(1.0, 0.0), (0.0, 1.0), (half, half), (half, -half)]
     # In this order: corner by corner, and the first of each is the engineer's.
-    shapes = [Shape(CORNER, form, c, 0.0, pull, p) for c in corners for pull, p in PULLS.items() for form in range(3)]
-    shapes += [Shape(END, 0, e, start, pull, p) for e in ends for start in STARTS for pull, p in OPENINGS.items()]
+    shapes = [
+        Shape(CORNER, form, c, 0.0, pull, p)
+        for c in corners
+        for pull, p in PULLS.items()
+        for form in range(3)
+    ]
+    shapes += [
+        Shape(END, 0, e, start, pull, p)
+        for e in ends
+        for start in STARTS
+        for pull, p in OPENINGS.items()
+    ]
     # A step that opens is another shape if the other part drops. Without an opening both are the
     # same, but for rigid motion: then two of the four directions are enough.
     shapes += [
@@ -96,14 +108,20 @@ def _shapes() -> tuple[Shape, ...]:
         for start in JOINTS
     ]
     shapes += [
-        Shape(BOWL, form, (x, y), 0.0, 0.0, len(at) ** -2.0) for form, at in enumerate(PLACES) for x in at for y in at
+        Shape(BOWL, form, (x, y), 0.0, 0.0, len(at) ** -2.0)
+        for form, at in enumerate(PLACES)
+        for x in at
+        for y in at
     ]
     shapes += [
-        Shape(BENDING, form, way, at, TROUGH_PULL, 1.0) for way in across for form, (at, _) in enumerate(TROUGHS)
+        Shape(BENDING, form, way, at, TROUGH_PULL, 1.0)
+        for way in across
+        for form, (at, _) in enumerate(TROUGHS)
     ]
     total = np.bincount([shape.mechanism for shape in shapes], [shape.prior for shape in shapes])
     return tuple(
-        shape._replace(prior=PRIOR[shape.mechanism] * shape.prior / total[shape.mechanism]) for shape in shapes
+        shape._replace(prior=PRIOR[shape.mechanism] * shape.prior / total[shape.mechanism])
+        for shape in shapes
     )
 
 
@@ -119,7 +137,8 @@ def _ramp(towards: Float, start: float) -> Float:
 
 
 def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
-    """Return vertical displacement (b, P) for a unit drop, and the direction (b, P, 2) of its horizontal displacement.
+    """Return vertical displacement (b, P) for a unit drop, and the direction (b, P, 2) of
+    its horizontal displacement.
 
     Args:
         xy: (b, P, 2) m from the centre. side: (b, 2) m.
@@ -136,7 +155,9 @@ def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
         if shape.form == 2:
             up = np.clip(way[0] * x + way[1] * y - 0.6, 0, 2.2) / 1.4
         else:
-            up = _ramp(way[0] * x, (0.0, 0.4)[shape.form]) * _ramp(way[1] * y, (0.0, 0.4)[shape.form])
+            up = _ramp(way[0] * x, (0.0, 0.4)[shape.form]) * _ramp(
+                way[1] * y, (0.0, 0.4)[shape.form]
+            )
         return up, np.broadcast_to(way / np.sqrt(2), xy.shape)
     if shape.mechanism == BENDING:
         across = (xy[..., 0] * way[0] + xy[..., 1] * way[1]) / extent
@@ -150,7 +171,8 @@ def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
 
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
-    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`; `los` (b, P, 3) x, y, up."""
+    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`;
+    `los` (b, P, 3) x, y, up."""
     response = np.empty((len(ALL), len(xy), xy.shape[1]))
     for number, shape in enumerate(ALL):
         response[number], way = displacement(shape, xy, side)
@@ -162,7 +184,8 @@ def responses(xy: Float, los: Float, side: Float) -> Float:
 
 
 def strains_per_mm(side: Float) -> Array:
-    """Return the largest strain (b, S, 4) of each quadrant, permille, for 1 mm of each of `ALL`; `side` (b, 2) m.
+    """Return the largest strain (b, S, 4) of each quadrant, permille, for 1 mm of each of
+    `ALL`; `side` (b, 2) m.
 
     Sides are rounded as in `compute_strains`.
     """
@@ -207,7 +230,10 @@ class _Mirrored(NamedTuple):
 
 
 def _mirrored() -> _Mirrored:
-    images = [shape._replace(towards=(abs(shape.towards[0]), abs(shape.towards[1])), prior=0.0) for shape in ALL]
+    images = [
+        shape._replace(towards=(abs(shape.towards[0]), abs(shape.towards[1])), prior=0.0)
+        for shape in ALL
+    ]
     shapes = list(dict.fromkeys(images))
     sign = np.where(np.array([shape.towards for shape in ALL]) < 0, -1, 1)
     quadrant = ((SIGNS * sign[:, None])[:, :, None] == SIGNS).all(-1).argmax(-1)
@@ -218,7 +244,8 @@ MIRRORED = _mirrored()
 
 
 def _strains(side: Array, lines: int) -> Array:
-    """Compute strains (b, S, 4) by the label's definition, on a lattice of `lines` lines along each axis.
+    """Compute strains (b, S, 4) by the label's definition, on a lattice of `lines` lines
+    along each axis.
 
     A shape that does not vary along an axis needs no more than the two edges there.
     """
@@ -226,7 +253,9 @@ def _strains(side: Array, lines: int) -> Array:
     for axes in ((0,), (1,), (0, 1)):
         numbers = [number for number, shape in enumerate(MIRRORED.shapes) if _axes(shape) == axes]
         lattice = tuple(lines if axis in axes else 2 for axis in (0, 1))
-        strain[:, numbers] = _strains_on(side, [MIRRORED.shapes[number] for number in numbers], lattice)
+        strain[:, numbers] = _strains_on(
+            side, [MIRRORED.shapes[number] for number in numbers], lattice
+        )
     return np.asarray(strain[:, MIRRORED.of[:, None], MIRRORED.quadrant])
 
 
@@ -240,7 +269,9 @@ def _axes(shape: Shape) -> tuple[int, ...]:
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:
     """Compute strains (b, shapes, 4) on a lattice of `lattice` lines in x and in y."""
     largest = np.zeros((len(side), len(shapes), 4))
-    grid = np.stack(np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1)
+    grid = np.stack(
+        np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1
+    )
     weight = np.outer(*(np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice)).ravel()
     grid = grid.reshape(-1, 2)
     level = grid * side[:, None]
@@ -273,7 +304,8 @@ def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> A
 
 
 def _fields(shapes: list[Shape], xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
-    """Return vertical displacement (b, shapes, P) for a unit drop at (b, P, 2), and that along an axis."""
+    """Return vertical displacement (b, shapes, P) for a unit drop at (b, P, 2), and that
+    along an axis."""
     up, away = np.empty((2, len(xy), len(shapes), xy.shape[1]))
     for number, shape in enumerate(shapes):
         up[:, number], way = displacement(shape, xy, side)
@@ -295,7 +327,8 @@ LEAST_SHARE = 1e-6
 
 
 class ShapeFits(NamedTuple):
-    """Evidence of damage from the scatterers of b buildings; quadrants in the order of `compass.QUADRANTS`."""
+    """Evidence of damage from the scatterers of b buildings; quadrants in the order of
+    `compass.QUADRANTS`."""
 
     corner_drop: Float
     """(b, 4) vertical movement of each corner by its first shape, mm."""
@@ -304,8 +337,8 @@ class ShapeFits(NamedTuple):
     corner_severity: Float
     """(b, 4) strain averaged over them by their evidence, permille."""
     best_gain: Float
-    """(b, 4) how much more probable the best plain shape that strains no quadrant much more than this one is than no
-    damage (log odds)."""
+    """(b, 4) how much more probable the best plain shape that strains no quadrant much more
+    than this one is than no damage (log odds)."""
     best_severity: Float
     """(b, 4) strain of that fit by the label definition, permille."""
     log_odds: Float
@@ -318,17 +351,27 @@ class ShapeFits(NamedTuple):
     bowl_log_odds: Float
     bending_log_odds: Float
     severity: Float
-    """(b, 4) largest strain in each quadrant, averaged over all shapes by their evidence, permille."""
+    """(b, 4) largest strain in each quadrant, averaged over all shapes by their evidence,
+    permille."""
     mechanism_gain: Float
-    """(b, 5) log of how much more probable each mechanism makes the scatterers than no damage does."""
+    """(b, 5) log of how much more probable each mechanism makes the scatterers than no damage
+    does."""
     mechanism_severity: Float
     """(b, 5) strain averaged over its shapes by their evidence, permille."""
 
 
 def fit_shapes(
-    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+    xy: Float,
+    los: Float,
+    residual: Float,
+    *,
+    error: Float,
+    rigid: Float,
+    mask: NDArray[np.bool_],
+    side: Float,
 ) -> ShapeFits:
-    """Fit each shape together with the rigid motion, robustly, to the residuals of the robust plane.
+    """Fit each shape together with the rigid motion, robustly, to the residuals of the
+    robust plane.
 
     Args:
         xy: (b, P, 2). los: (b, P, 3). residual, error: (b, P) mm along LOS.
@@ -336,7 +379,15 @@ def fit_shapes(
     """
     size = max(1, CELLS // (len(ALL) * max(xy.shape[1], 1)))
     parts = [
-        _describe_fits(xy[at], los[at], residual[at], error=error[at], rigid=rigid[at], mask=mask[at], side=side[at])
+        _describe_fits(
+            xy[at],
+            los[at],
+            residual[at],
+            error=error[at],
+            rigid=rigid[at],
+            mask=mask[at],
+            side=side[at],
+        )
         for at in (slice(start, start + size) for start in range(0, len(xy), size))
     ]
     return ShapeFits(*(np.concatenate(part) for part in zip(*parts, strict=True)))
@@ -358,7 +409,14 @@ class _FittedShapes(NamedTuple):
 
 
 def _fit_all(
-    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+    xy: Float,
+    los: Float,
+    residual: Float,
+    *,
+    error: Float,
+    rigid: Float,
+    mask: NDArray[np.bool_],
+    side: Float,
 ) -> _FittedShapes:
     """Fit all shapes to some buildings; `rigid` is their `rigid_design`."""
     rigid_prior = np.array([LIKELY_TILT, LIKELY_TILT, *[WEAK_OFFSET] * (rigid.shape[2] - 2)]) ** -2
@@ -374,12 +432,21 @@ def _fit_all(
     loss = _negative_log_posterior(fit, variance[:, None, :], mask[:, None, :], prior)
     # Laplace's approximation: the likeliest fit, and the width of the drop's posterior by that of
     # its prior.
-    evidence = undamaged_loss[:, None] - loss - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
+    evidence = (
+        undamaged_loss[:, None] - loss - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
+    )
     return _FittedShapes(fit.solution[..., -1], evidence, by_quadrant, shape_response, variance)
 
 
 def damage_pattern(
-    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+    xy: Float,
+    los: Float,
+    residual: Float,
+    *,
+    error: Float,
+    rigid: Float,
+    mask: NDArray[np.bool_],
+    side: Float,
 ) -> tuple[Float, Float]:
     """Return the LOS displacement (b, P) by damage, mm, averaged over all shapes by their evidence.
 
@@ -391,10 +458,19 @@ def damage_pattern(
 
 
 def _describe_fits(
-    xy: Float, los: Float, residual: Float, *, error: Float, rigid: Float, mask: NDArray[np.bool_], side: Float
+    xy: Float,
+    los: Float,
+    residual: Float,
+    *,
+    error: Float,
+    rigid: Float,
+    mask: NDArray[np.bool_],
+    side: Float,
 ) -> ShapeFits:
     """Fit some buildings; `rigid` is their `rigid_design`."""
-    drop, evidence, by_quadrant, _, _ = _fit_all(xy, los, residual, error=error, rigid=rigid, mask=mask, side=side)
+    drop, evidence, by_quadrant, _, _ = _fit_all(
+        xy, los, residual, error=error, rigid=rigid, mask=mask, side=side
+    )
     per_mm = by_quadrant.max(2)
     severity = np.abs(drop) * per_mm
 
@@ -413,35 +489,53 @@ def _describe_fits(
     return ShapeFits(
         corner_drop=drop[:, corner].reshape(len(xy), 4, -1)[..., 0],
         corner_log_odds=np.log(np.maximum(corner_share, LEAST_SHARE)),
-        # A corner that explains nothing has no shape that explains it best: then all count the same.
+        # A corner that explains nothing has no shape that explains it best: then all count
+        # the same.
         corner_severity=_average(severity[:, corner].reshape(len(xy), 4, -1), of_corner),
-        best_gain=np.where(np.isfinite(gain := np.take_along_axis(plain, best[:, None], 1)[:, 0]), gain, 0.0),
-        best_severity=np.where(np.isfinite(gain), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0),
+        best_gain=np.where(
+            np.isfinite(gain := np.take_along_axis(plain, best[:, None], 1)[:, 0]), gain, 0.0
+        ),
+        best_severity=np.where(
+            np.isfinite(gain), np.take_along_axis(severity[:, PLAIN], best, 1), 0.0
+        ),
         log_odds=_log_odds(share, accepted_share),
         wary_log_odds=_log_odds(softmax(evidence / WARY, axis=1), accepted_share),
         **{
             f"{FAILURES[number]}_log_odds": _log_odds(
-                softmax(evidence[:, of_mechanism[number]], axis=1), accepted_share[:, of_mechanism[number]]
+                softmax(evidence[:, of_mechanism[number]], axis=1),
+                accepted_share[:, of_mechanism[number]],
             )
             for number in range(1, len(FAILURES))
         },
         severity=np.einsum("bs,bs,bsq->bq", share, np.abs(drop), by_quadrant),
-        mechanism_gain=np.stack([logsumexp(evidence[:, members], axis=1) for members in of_mechanism], axis=1),
+        mechanism_gain=np.stack(
+            [logsumexp(evidence[:, members], axis=1) for members in of_mechanism], axis=1
+        ),
         mechanism_severity=np.stack(
-            [_average(severity[:, members], softmax(evidence[:, members], axis=1)) for members in of_mechanism], axis=1
+            [
+                _average(severity[:, members], softmax(evidence[:, members], axis=1))
+                for members in of_mechanism
+            ],
+            axis=1,
         ),
     )
 
 
 def _log_odds(share: Float, accepted_share: Float) -> Float:
-    """Return the quadrants' log probability (b, 4) from shapes (b, S) and the quadrants they strain most (b, S, 4)."""
-    return np.asarray(np.log(np.maximum(np.einsum("bs,bsq->bq", share, accepted_share), LEAST_SHARE)))
+    """Return the quadrants' log probability (b, 4) from shapes (b, S) and the quadrants
+    they strain most (b, S, 4)."""
+    return np.asarray(
+        np.log(np.maximum(np.einsum("bs,bsq->bq", share, accepted_share), LEAST_SHARE))
+    )
 
 
 def _average(values: Float, share: Float) -> Float:
     return np.asarray(((share + 1e-12) * values).sum(-1) / (share + 1e-12).sum(-1))
 
 
-def _negative_log_posterior(fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float) -> Float:
-    """Return the negative log posterior of each fit, up to a constant that all fits of a building share."""
+def _negative_log_posterior(
+    fit: Fit, variance: Float, mask: NDArray[np.bool_], prior: Float
+) -> Float:
+    """Return the negative log posterior of each fit, up to a constant that all fits of a
+    building share."""
     return np.asarray(misfit(fit.residual, variance, mask) + (prior * fit.solution**2).sum(-1) / 2)

@@ -51,8 +51,8 @@ ASTRAY_M = 3.0
 """Standard deviation of the larger position errors of points, m; a spread that would need more has
 another cause."""
 MIN_SHARED_WEIGHT = 0.5
-"""Smallest weight in the fit of a scatterer that shares the building's motion: it is off by at most 2.4 times the
-spread."""
+"""Smallest weight in the fit of a scatterer that shares the building's motion: it is off by
+at most 2.4 times the spread."""
 LEANS_MM_M = 10.0
 """Smallest tilt that may hide damage, mm/m: 1.5 times that at which structural damage begins
 (1/150, Skempton and MacDonald 1956)."""
@@ -121,11 +121,19 @@ def whole_buildings(
         np.zeros((count, tracks), np.int64),
     )
     xy = scatterers.xy - frame.to_building(np.arange(count), middle)[scatterers.building]
-    for rectangle in rectangles(np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]):
+    for rectangle in rectangles(
+        np.r_[0, np.cumsum(np.bincount(scatterers.building, minlength=count))]
+    ):
         is_fitted = rectangle.mask.sum(1) >= MIN_SCATTERERS
-        buildings, row, mask = rectangle.building[is_fitted], rectangle.row[is_fitted], rectangle.mask[is_fitted]
+        buildings, row, mask = (
+            rectangle.building[is_fitted],
+            rectangle.row[is_fitted],
+            rectangle.mask[is_fitted],
+        )
         if len(buildings):
-            motion, tilt, covariance, astray = _fit(scatterers, xy, row, mask=mask, tracks=tracks, years=years)
+            motion, tilt, covariance, astray = _fit(
+                scatterers, xy, row, mask=mask, tracks=tracks, years=years
+            )
             cos, sin = np.cos(frame.angle[buildings]), np.sin(frame.angle[buildings])
             turn = np.stack([cos, -sin, sin, cos], axis=1).reshape(-1, 2, 2)
             whole.put(
@@ -139,7 +147,13 @@ def whole_buildings(
 
 
 def _fit(
-    scatterers: Scatterers, xy: Float, row: NDArray[np.intp], *, mask: NDArray[np.bool_], tracks: int, years: float
+    scatterers: Scatterers,
+    xy: Float,
+    row: NDArray[np.intp],
+    *,
+    mask: NDArray[np.bool_],
+    tracks: int,
+    years: float,
 ) -> tuple[dict[str, NDArray[Any]], Float, Float, Float]:
     """Fit b buildings with scatterers `row` (b, P).
 
@@ -149,7 +163,9 @@ def _fit(
         scatterers' spread.
     """
     track, error = scatterers.track[row], scatterers.change_se[row]
-    design = rigid_design(xy[row], scatterers.height[row], scatterers.los[row], track) * mask[..., None]
+    design = (
+        rigid_design(xy[row], scatterers.height[row], scatterers.los[row], track) * mask[..., None]
+    )
     design = np.concatenate([design, np.zeros((*mask.shape, 2 + tracks - design.shape[2]))], axis=2)
     is_seen = (design[..., 2:] != 0).any(1)
     prior = np.r_[[LIKELY_TILT] * 2, [WEAK_OFFSET] * tracks] ** -2.0
@@ -161,7 +177,9 @@ def _fit(
     # building that leans must not be drawn upright by it.
     widened_prior = np.tile(prior, (len(row), 1))
     widened_prior[:, :2] = 1 / (LIKELY_TILT**2 + fit.solution[:, :2] ** 2)
-    covariance = np.linalg.inv(weighted @ design + widened_prior[:, :, None] * np.eye(widened_prior.shape[1]))
+    covariance = np.linalg.inv(
+        weighted @ design + widened_prior[:, :, None] * np.eye(widened_prior.shape[1])
+    )
     common_error = design[..., 2:] * (scatterers.common_se[row] * years)[..., None]
     variance = np.diagonal(covariance, axis1=1, axis2=2).copy()
     variance[:, 2:] += common_error.max(1) ** 2
@@ -169,8 +187,12 @@ def _fit(
     total, error_2 = _estimate_totals(scatterers, row, mask, covariance @ weighted, variance)
     correlation = covariance[:, 0, 1] / np.sqrt(variance[:, 0] * variance[:, 1])
     tilt, tilt_product = total[:, :2], correlation * np.sqrt(error_2[:, 0] * error_2[:, 1])
-    tilt_covariance = np.stack([error_2[:, 0], tilt_product, tilt_product, error_2[:, 1]], axis=1).reshape(-1, 2, 2)
-    tilt, tilt_covariance = _correct_for_positions(tilt, tilt_covariance, NORMAL * fit.spread, weight.sum(1))
+    tilt_covariance = np.stack(
+        [error_2[:, 0], tilt_product, tilt_product, error_2[:, 1]], axis=1
+    ).reshape(-1, 2, 2)
+    tilt, tilt_covariance = _correct_for_positions(
+        tilt, tilt_covariance, NORMAL * fit.spread, weight.sum(1)
+    )
     error = np.sqrt(np.linalg.eigvalsh(tilt_covariance)[:, 1])
     is_precise = error <= np.maximum(MAX_TILT_ERROR_MM_M, MAX_TILT_ERROR_SHARE * np.hypot(*tilt.T))
     motion = {
@@ -190,13 +212,23 @@ def _fit(
 
 
 def _resolution(
-    scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], side: Float, astray: Float
+    scatterers: Scatterers,
+    row: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    side: Float,
+    astray: Float,
 ) -> Float:
-    """Return `strain_resolution` (b,) of b buildings with scatterers `row` (b, P): a large lean hides damage."""
+    """Return `strain_resolution` (b,) of b buildings with scatterers `row` (b, P): a large
+    lean hides damage."""
     xy, los = scatterers.xy[row], scatterers.los[row]
     rigid = rigid_design(xy, scatterers.height[row], los, scatterers.track[row])
     return strain_resolution(
-        xy, los, error=np.hypot(scatterers.change_se[row], astray[:, None]), rigid=rigid, mask=mask, side=side
+        xy,
+        los,
+        error=np.hypot(scatterers.change_se[row], astray[:, None]),
+        rigid=rigid,
+        mask=mask,
+        side=side,
     )
 
 
@@ -208,8 +240,13 @@ def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.
     """
     count, scale = mask.sum(1), np.sqrt(error**2 + fit.spread[:, None] ** 2)
     deviation = np.where(mask, np.abs(fit.residual) / scale, np.inf)
-    tail = np.sort(deviation, axis=1)[np.arange(len(deviation)), np.floor(TAIL * (count - 1)).astype(int)]
-    square = np.minimum(np.where(mask, deviation, 0), BEYOND * np.maximum(tail, 1)[:, None]) ** 2 * scale**2
+    tail = np.sort(deviation, axis=1)[
+        np.arange(len(deviation)), np.floor(TAIL * (count - 1)).astype(int)
+    ]
+    square = (
+        np.minimum(np.where(mask, deviation, 0), BEYOND * np.maximum(tail, 1)[:, None]) ** 2
+        * scale**2
+    )
     freedom = np.maximum(count - needed, 0)
     beyond = square.sum(1) / np.maximum(freedom, 1) - (error**2 * mask).sum(1) / count
     usual = USUAL_SPREAD**2 + ASTRAY_M**2 * (fit.solution[:, :2] ** 2).sum(1)
@@ -218,12 +255,17 @@ def _spread(fit: Fit, error: Float, mask: NDArray[np.bool_], needed: NDArray[np.
 
 
 def _estimate_totals(
-    scatterers: Scatterers, row: NDArray[np.intp], mask: NDArray[np.bool_], solver: Float, variance: Float
+    scatterers: Scatterers,
+    row: NDArray[np.intp],
+    mask: NDArray[np.bool_],
+    solver: Float,
+    variance: Float,
 ) -> tuple[Float, Float]:
     """Return how far each motion (b, J) went, and its variance.
 
     Args:
-        solver: (b, J, P) from values of scatterers to motions. variance: (b, J) of a motion along the line.
+        solver: (b, J, P) from values of scatterers to motions. variance: (b, J) of a motion
+            along the line.
     """
     line, course_covariance = _describe_courses()
     course, root = scatterers.course[row].astype(float), scatterers.course_root[row].astype(float)
@@ -231,7 +273,11 @@ def _estimate_totals(
     total, error_2 = (solver @ scatterers.change[row][..., None])[..., 0], variance.copy()
     if not bent.any():
         return total, error_2
-    root = root[bent] / np.linalg.norm(root[bent] @ line, axis=-1)[..., None, None] * mask[bent][..., None, None]
+    root = (
+        root[bent]
+        / np.linalg.norm(root[bent] @ line, axis=-1)[..., None, None]
+        * mask[bent][..., None, None]
+    )
     root = root.reshape(len(root), -1, len(line))
     # The noise of one track on one building is of one kind: all errors in time are scaled to the
     # error of the line.
@@ -247,17 +293,24 @@ def _estimate_totals(
         weighted_residual = (inverse @ (coordinates - size[..., None] * line)[..., None])[..., 0]
         # Expectation-maximisation of the scale of deviations from the line: the expected square of
         # the deviation under the present scale, in units of the possible courses' covariance.
-        square = bend * (weighted_residual * (by_course @ weighted_residual[..., None])[..., 0]).sum(-1)
+        square = bend * (
+            weighted_residual * (by_course @ weighted_residual[..., None])[..., 0]
+        ).sum(-1)
         square += bend * (len(line) - (inverse * by_course).sum((-1, -2)))
-        bend = ((PRIOR_COORDINATES + square.sum(1)) / (PRIOR_COORDINATES + square.shape[1] * len(line)))[:, None]
-    size_by_one, size_by_one_2 = _average_courses(coordinates, noise, total[bent] ** 2 + variance[bent])
+        bend = (
+            (PRIOR_COORDINATES + square.sum(1)) / (PRIOR_COORDINATES + square.shape[1] * len(line))
+        )[:, None]
+    size_by_one, size_by_one_2 = _average_courses(
+        coordinates, noise, total[bent] ** 2 + variance[bent]
+    )
     total[bent] = (size + size_by_one) / 2
     error_2[bent] = (1 / precision + size_by_one_2) / 2 + (size - size_by_one) ** 2 / 4
     return total, error_2
 
 
 def _average_courses(coordinates: Float, noise: Float, likely_2: Float) -> tuple[Float, Float]:
-    """Return how far motions (b, J) went if each follows one of the possible courses, and the variance.
+    """Return how far motions (b, J) went if each follows one of the possible courses, and
+    the variance.
 
     Args:
         coordinates: (b, J, K) of the motions. noise: (b, J, K, K) their covariance.
@@ -267,7 +320,10 @@ def _average_courses(coordinates: Float, noise: Float, likely_2: Float) -> tuple
     course = shape_coordinates(TIME, courses.course)
     precision = np.linalg.inv(noise)
     weighted = precision @ course.T
-    information, along = (course.T * weighted).sum(-2), (coordinates[..., None, :] @ weighted)[..., 0, :]
+    information, along = (
+        (course.T * weighted).sum(-2),
+        (coordinates[..., None, :] @ weighted)[..., 0, :],
+    )
     # The size of each course has a normal prior of variance `before_2` and is integrated out:
     # `shrunk_2` is its posterior variance, and the evidence is that of a linear model with one
     # coefficient.
@@ -285,14 +341,17 @@ def _average_courses(coordinates: Float, noise: Float, likely_2: Float) -> tuple
 
 @lru_cache(maxsize=1)
 def _describe_courses() -> tuple[Float, Float]:
-    """Return the line (K,) and the covariance (K, K) of possible courses about it, for a total change of 1 mm."""
+    """Return the line (K,) and the covariance (K, K) of possible courses about it, for a
+    total change of 1 mm."""
     courses, line = possible_courses(), dictionary_courses()[LINE]
     apart = shape_coordinates(TIME, courses.course) - line
     likely = np.exp(courses.log_prior)
     return line, (likely[:, None] * apart).T @ apart / likely.sum()
 
 
-def _correct_for_positions(tilt: Float, covariance: Float, spread: Float, weight: Float) -> tuple[Float, Float]:
+def _correct_for_positions(
+    tilt: Float, covariance: Float, spread: Float, weight: Float
+) -> tuple[Float, Float]:
     """Return tilts (b, 2) and their covariances, corrected for wrong positions.
 
     These make every tilt look smaller. The loss is between nothing and its value if wrong positions

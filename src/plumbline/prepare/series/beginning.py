@@ -6,8 +6,8 @@ the series with an offset and an annual term, under several kinds of correlated 
 by its marginal likelihood (Bayesian model averaging, Hoeting et al. 1999); beginning, growth and
 course are averages over all.
 
-Shape legend: K courses, G times at which they are tabulated, N beginnings, Q kinds of noise, T epochs of a track, M
-movements.
+Shape legend: K courses, G times at which they are tabulated, N beginnings, Q kinds of
+noise, T epochs of a track, M movements.
 """
 
 from __future__ import annotations
@@ -84,7 +84,14 @@ def possible_courses() -> PossibleCourses:
     courses += [(shares / shares[-1], 0, TURNING / len(turns)) for shares in turns]
     onsets = []
     for number, start in enumerate(BEGINNINGS[1:], 1):
-        for share, power in ((1.0, 1.0), (0.5, 1.0), (1.0, 2.0), (0.5, 2.0), (1.0, 0.5), (0.02, 1.0)):
+        for share, power in (
+            (1.0, 1.0),
+            (0.5, 1.0),
+            (1.0, 2.0),
+            (0.5, 2.0),
+            (1.0, 0.5),
+            (0.02, 1.0),
+        ):
             way = np.clip((TIME - start) / (share * (1 - start)), 0, 1)
             # In place of a power of a half, a parabola that comes to rest: `1 - (1 - w)^2`.
             onsets.append((way**power if power >= 1 else way * (2 - way), number))
@@ -103,7 +110,9 @@ def _ordered(values: Float) -> tuple[NDArray[np.intp], Float]:
 def prior_beginnings() -> Float:
     """Return the prior probability (N,) of each of `BEGINNINGS`."""
     courses = possible_courses()
-    return np.asarray(np.bincount(courses.begins, np.exp(courses.log_prior), len(BEGINNINGS)), float)
+    return np.asarray(
+        np.bincount(courses.begins, np.exp(courses.log_prior), len(BEGINNINGS)), float
+    )
 
 
 def prior_quickens(years: float) -> float:
@@ -126,11 +135,15 @@ def _last_year(years: float) -> tuple[NDArray[np.intp], Float, NDArray[np.bool_]
 class Clock:
     """The epochs of a track, prepared for series of any of its buildings."""
 
-    def __init__(self, epochs: NDArray[np.datetime64], start: np.datetime64, end: np.datetime64) -> None:
+    def __init__(
+        self, epochs: NDArray[np.datetime64], start: np.datetime64, end: np.datetime64
+    ) -> None:
         """Prepare: `start` and `end` are those of the whole record, of all tracks."""
         days = (epochs - start) / np.timedelta64(1, "D")
         span = float((end - start) / np.timedelta64(1, "D"))
-        sampled = np.stack([np.interp(days / span, TIME, course) for course in possible_courses().course], axis=1)
+        sampled = np.stack(
+            [np.interp(days / span, TIME, course) for course in possible_courses().course], axis=1
+        )
         annual = 2 * np.pi * days / DAYS_A_YEAR
         season = [np.sin(annual), np.cos(annual)] if span >= SHORT_DAYS else []
         free = np.stack([np.ones_like(days), *season], axis=1)
@@ -171,7 +184,8 @@ class CourseEvidence:
         """Add series of one track.
 
         Args:
-            movement: (m,) of the M, each once. clock: epochs of all these series. value: (m, T) amplitudes.
+            movement: (m,) of the M, each once. clock: epochs of all these series. value:
+                (m, T) amplitudes.
             variance: (m,) of a value, on any scale that all series of a movement share.
         """
         y = value @ clock.whiten.transpose(0, 2, 1)
@@ -198,7 +212,8 @@ class CourseEvidence:
         ]
 
     def _likelihoods(self) -> Float:
-        """Return the log marginal likelihood (M, Q, K) of each course under each kind of noise of unknown size."""
+        """Return the log marginal likelihood (M, Q, K) of each course under each kind of
+        noise of unknown size."""
         along, square = np.maximum(self._along, 1e-12), self._square[..., None]
         count = np.maximum(self._freedom, 1)[:, None, None]
         residual_square = np.maximum(square - self._across**2 / along, 1e-9 * square + 1e-12)
@@ -227,7 +242,8 @@ def _average_courses(log_probability: Float, years: float) -> Course:
 
 
 def _quantiles(order: NDArray[np.intp], ascending: Float, share: Float) -> Float:
-    """Return the `QUANTILES` (3, G) of values in ascending order (G, K), each counted by its share (K,)."""
+    """Return the `QUANTILES` (3, G) of values in ascending order (G, K), each counted by
+    its share (K,)."""
     below = np.cumsum(share[order], axis=1)
     place = np.array([(below < quantile).sum(1) for quantile in QUANTILES]).clip(max=len(share) - 1)
     return np.asarray(ascending[np.arange(len(order)), place])

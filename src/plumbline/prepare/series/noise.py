@@ -1,4 +1,5 @@
-"""Describe the noise of series: trusted values and series, the kind of noise, and its effect on errors.
+"""Describe the noise of series: trusted values and series, the kind of noise, and its
+effect on errors.
 
 The noise of a displacement history is correlated in time: in part over weeks, in part over years,
 like that of other geodetic series (Williams 2003, The effect of coloured noise on the uncertainties
@@ -33,12 +34,14 @@ class Kinds(NamedTuple):
     """Kinds of noise, each on any scale; the first is white."""
 
     moments: Float
-    """(Q, 1 + lags) mean square of residuals, and mean products of those that are `LAGS` epochs apart."""
+    """(Q, 1 + lags) mean square of residuals, and mean products of those that are `LAGS`
+    epochs apart."""
     line: Float
     """(Q,) variance of the line's amplitude."""
 
     def line_variance(self, correlation: Float, values: Float) -> Float:
-        """Return the variance (N,) of the line's amplitude, relative to white noise with the same residuals.
+        """Return the variance (N,) of the line's amplitude, relative to white noise with
+        the same residuals.
 
         The model of the noise is white plus one other kind. For each kind least squares estimates
         its share. The kinds are weighted by their likelihood, and white noise alone gains by its
@@ -66,12 +69,15 @@ class Kinds(NamedTuple):
         effective_values = COUNTED_SHARE * values[:, None]
         trust = np.exp(effective_values / 2 * (explained - best))
         white_trust = np.exp(-effective_values / 2 * best) * np.sqrt(effective_values)
-        logarithm = (trust * np.log(variance / white_variance)).sum(1) / (trust.sum(1) + white_trust[:, 0])
+        logarithm = (trust * np.log(variance / white_variance)).sum(1) / (
+            trust.sum(1) + white_trust[:, 0]
+        )
         return np.asarray(np.exp(logarithm), float)
 
 
 def kinds_of(columns: Float, when: Float) -> Kinds:
-    """Return the kinds of noise after a fit of `columns` (P, T), the line last, at epochs `when` (T,)."""
+    """Return the kinds of noise after a fit of `columns` (P, T), the line last, at epochs
+    `when` (T,)."""
     return _kinds(columns.tobytes(), when.tobytes(), len(columns))
 
 
@@ -85,19 +91,29 @@ def _kinds(columns: bytes, when: bytes, count: int) -> Kinds:
     basis = np.linalg.svd(design, full_matrices=False)[2]
     weight = np.linalg.pinv(design.T)[-1]
     moments, line = [], []
-    for covariance in (np.eye(len(time)), *(rho**lag for rho in RHOS), *(power_law(epoch, e) for e in EXPONENTS)):
+    for covariance in (
+        np.eye(len(time)),
+        *(rho**lag for rho in RHOS),
+        *(power_law(epoch, e) for e in EXPONENTS),
+    ):
         projected = basis @ covariance
         # (I - P) C (I - P), with P = basis' basis the projection on the columns.
         residual_covariance = (
-            covariance - basis.T @ projected - projected.T @ basis + basis.T @ (projected @ basis.T) @ basis
+            covariance
+            - basis.T @ projected
+            - projected.T @ basis
+            + basis.T @ (projected @ basis.T) @ basis
         )
-        moments.append([np.diagonal(residual_covariance, k).sum() / max(len(time) - k, 1) for k in (0, *LAGS)])
+        moments.append(
+            [np.diagonal(residual_covariance, k).sum() / max(len(time) - k, 1) for k in (0, *LAGS)]
+        )
         line.append(weight @ covariance @ weight)
     return Kinds(np.array(moments), np.array(line))
 
 
 def power_law(at: NDArray[np.intp], exponent: float) -> Float:
-    """Return the covariance (T, T) at epochs `at` (T,) of a regular grid: fractionally integrated noise (Hosking 1981).
+    """Return the covariance (T, T) at epochs `at` (T,) of a regular grid: fractionally
+    integrated noise (Hosking 1981).
 
     The series began as long before the first epoch as the last is after it; the scale is that of
     its innovations.
@@ -149,10 +165,13 @@ def rows_of(building: NDArray[np.intp]) -> Rows:
 
 
 def trusted(residual: Float, is_finite: NDArray[np.bool_]) -> Float:
-    """Return weights (N, T) by Tukey's biweight about the median absolute residual of each series; 0 if unknown."""
+    """Return weights (N, T) by Tukey's biweight about the median absolute residual of each
+    series; 0 if unknown."""
     size = np.abs(residual)
     count = is_finite.sum(1)
-    if is_finite.size and is_finite.all():  # one place for all: a quarter of the time that sorting takes
+    if (
+        is_finite.size and is_finite.all()
+    ):  # one place for all: a quarter of the time that sorting takes
         middle = np.partition(size, (size.shape[1] - 1) // 2, axis=1)[:, (size.shape[1] - 1) // 2]
     else:
         ordered = np.sort(np.where(is_finite, size, np.inf), axis=1)
@@ -165,12 +184,16 @@ def trusted(residual: Float, is_finite: NDArray[np.bool_]) -> Float:
 
 
 def typical_variance(variance: Float, rows: Rows) -> Float:
-    """Return the geometric mean (N,) over the series of the same building; a bad series hardly changes it."""
+    """Return the geometric mean (N,) over the series of the same building; a bad series
+    hardly changes it."""
     return np.asarray(rows.spread(np.exp(rows.total(np.log(variance + 1e-12)) / rows.size)))
 
 
-def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows, kinds: Kinds) -> Float:
-    """Return effective over actual number of values (N,), from the autocorrelation pooled over each building's rows.
+def effective_share(
+    residual: Float, weight: Float, variance: Float, rows: Rows, kinds: Kinds
+) -> Float:
+    """Return effective over actual number of values (N,), from the autocorrelation pooled
+    over each building's rows.
 
     Each series is scaled by its `variance` (N,), so that a bad one counts once. One with a much
     higher correlation (`ODD_ERRORS` standard errors, each `sqrt((1 + r^2) / (1 - r^2) / pairs)`:
@@ -181,22 +204,31 @@ def effective_share(residual: Float, weight: Float, variance: Float, rows: Rows,
     over, under = over / (variance + 1e-12), under / (variance + 1e-12)
     correlation, shared = over / np.maximum(under, 1e-9), _pool(over, under, rows)
     first = np.clip(shared[0], 0, 0.9) ** 2
-    is_odd = (correlation - shared > ODD_ERRORS * np.sqrt((1 + first) / (1 - first) / np.maximum(pairs, 1))).any(0)
+    is_odd = (
+        correlation - shared
+        > ODD_ERRORS * np.sqrt((1 + first) / (1 - first) / np.maximum(pairs, 1))
+    ).any(0)
     shared = _pool(over * ~is_odd, under * ~is_odd, rows)
     epochs = rows.spread(np.maximum(rows.total(weight.sum(1)) / rows.size, 8))
     series = np.where(is_odd, 1, rows.spread(rows.total((~is_odd).astype(float))))
-    return 1 / kinds.line_variance(np.where(is_odd, correlation, shared), epochs * np.maximum(series, 1))
+    return 1 / kinds.line_variance(
+        np.where(is_odd, correlation, shared), epochs * np.maximum(series, 1)
+    )
 
 
 def _sum_products(residual: Float, weight: Float) -> Float:
-    """Return sums (3, lags, N), `LAGS` epochs apart: products of residuals, their squares, and weights (pairs)."""
+    """Return sums (3, lags, N), `LAGS` epochs apart: products of residuals, their squares,
+    and weights (pairs)."""
     weighted = weight * residual
     square = weighted * residual
     sums = np.zeros((3, len(LAGS), len(residual)))
     for row, lag in enumerate(lag for lag in LAGS if lag < residual.shape[1]):
         early, late = np.s_[:, :-lag], np.s_[:, lag:]
         sums[0, row] = np.einsum("nt,nt->n", weighted[late], weighted[early])
-        squares = np.einsum("nt,nt->n", square[late], weight[early]), np.einsum("nt,nt->n", square[early], weight[late])
+        squares = (
+            np.einsum("nt,nt->n", square[late], weight[early]),
+            np.einsum("nt,nt->n", square[early], weight[late]),
+        )
         sums[1, row] = sum(squares) / 2
         sums[2, row] = np.einsum("nt,nt->n", weight[late], weight[early])
     return sums

@@ -30,18 +30,23 @@ values) must not make the system singular."""
 
 
 def curves(when: Float) -> Float:
-    """Return the dictionary (K, T) of normalised movements g, g(0) = 0 and g(1) = 1, sampled at `when` (T,).
+    """Return the dictionary (K, T) of normalised movements g, g(0) = 0 and g(1) = 1,
+    sampled at `when` (T,).
 
-    The first is the line; then movements coming to rest, accelerating ones, and onsets, most of them late.
+    The first is the line; then movements coming to rest, accelerating ones, and onsets,
+    most of them late.
     """
     settling = [(1 - np.exp(-when / tau)) / (1 - np.exp(-1 / tau)) for tau in (0.08, 0.2, 0.45)]
     accelerating = [when**2, when**4]
-    late = [np.clip((when - onset) / (1 - onset), 0, 1) for onset in (0.25, 0.5, 0.75, 0.85, 0.9, 0.95)]
+    late = [
+        np.clip((when - onset) / (1 - onset), 0, 1) for onset in (0.25, 0.5, 0.75, 0.85, 0.9, 0.95)
+    ]
     return np.stack([when, *settling, *accelerating, *late])
 
 
 class Basis(NamedTuple):
-    """Samples of the columns: the season's three, then K curves or shapes; and the products that normal matrices need.
+    """Samples of the columns: the season's three, then K curves or shapes; and the products
+    that normal matrices need.
 
     Of curves, each is fitted alone beside the season; of shapes (`course_basis`), all together.
     """
@@ -49,8 +54,8 @@ class Basis(NamedTuple):
     columns: Float
     """(3 + K, T)"""
     products: Float
-    """(T, 6 + 4 K): of the season's pairs; of each season's column with all curves; of each curve with itself. Of
-    shapes (T, (3 + K) (4 + K) / 2): of pairs of columns."""
+    """(T, 6 + 4 K): of the season's pairs; of each season's column with all curves; of each
+    curve with itself. Of shapes (T, (3 + K) (4 + K) / 2): of pairs of columns."""
 
     @property
     def curves(self) -> int:
@@ -64,7 +69,10 @@ def make_basis(when: Float, years: float) -> Basis:
     season, curve = np.stack([np.ones_like(when), np.sin(annual), np.cos(annual)]), curves(when)
     pairs = [season[i] * season[j] for i in range(SEASON) for j in range(i, SEASON)]
     cross = [season[i] * g for i in range(SEASON) for g in curve]
-    return Basis(np.concatenate([season, curve]), np.ascontiguousarray(np.stack([*pairs, *cross, *curve**2]).T))
+    return Basis(
+        np.concatenate([season, curve]),
+        np.ascontiguousarray(np.stack([*pairs, *cross, *curve**2]).T),
+    )
 
 
 class Normal(NamedTuple):
@@ -96,7 +104,10 @@ def normal_matrices(basis: Basis, weight: Float) -> Normal:
     """Compute the normal matrices of series with the weights `weight` (N, T)."""
     count = basis.curves
     sums = weight @ basis.products
-    pairs, cross = sums[:, :6].T, sums[:, 6 : 6 + SEASON * count].reshape(-1, SEASON, count).transpose(1, 0, 2)
+    pairs, cross = (
+        sums[:, :6].T,
+        sums[:, 6 : 6 + SEASON * count].reshape(-1, SEASON, count).transpose(1, 0, 2),
+    )
     ridge = RIDGE * np.maximum(pairs[0], 1)
     first = pairs[0] + ridge
     below_1, below_2 = pairs[1] / first, pairs[2] / first
@@ -105,12 +116,15 @@ def normal_matrices(basis: Basis, weight: Float) -> Normal:
     third = pairs[5] + ridge - below_2 * pairs[2] - below_3**2 * second
     pivot, below = np.stack([first, second, third]), np.stack([below_1, below_2, below_3])
     freed = _forward(below[..., None], cross)
-    curve_pivot = sums[:, 6 + SEASON * count :] + ridge[:, None] - (freed**2 / pivot[..., None]).sum(0)
+    curve_pivot = (
+        sums[:, 6 + SEASON * count :] + ridge[:, None] - (freed**2 / pivot[..., None]).sum(0)
+    )
     return Normal(pivot, below, freed, curve_pivot)
 
 
 def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Amplitudes:
-    """Solve for series `y` (N, T); `weighted` is the same times the weights that `normal` was made with."""
+    """Solve for series `y` (N, T); `weighted` is the same times the weights that `normal`
+    was made with."""
     right = weighted @ basis.columns.T
     season = _forward(normal.below, right[:, :SEASON].T)
     scaled = season / normal.pivot
@@ -121,7 +135,8 @@ def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Ampli
 
 
 def fitted(basis: Basis, normal: Normal, fit: Amplitudes, chosen: NDArray[np.intp]) -> Float:
-    """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps included."""
+    """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps
+    included."""
     rows = np.arange(len(chosen))
     amplitude = fit.amplitude[rows, chosen]
     low = (fit.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
@@ -163,7 +178,8 @@ def unknown_courses(count: int) -> Courses:
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[Float, Float]:
-    """Return orthogonal shapes (K, grid), mean 0, mean square 1, and the dictionary's coordinates (curves, K) on them.
+    """Return orthogonal shapes (K, grid), mean 0, mean square 1, and the dictionary's
+    coordinates (curves, K) on them.
 
     The first is the line, because most of a large movement is one, and little of it must be lost.
     The others are the principal shapes of the dictionary beside the line.
@@ -177,7 +193,8 @@ def _shapes() -> tuple[Float, Float]:
 
 
 def dictionary_courses() -> Float:
-    """Return the coordinates (curves, K) of each curve of the dictionary, for a total change of 1 mm."""
+    """Return the coordinates (curves, K) of each curve of the dictionary, for a total
+    change of 1 mm."""
     return _shapes()[1]
 
 
@@ -188,14 +205,17 @@ def shape_coordinates(when: Float, courses: Float) -> Float:
 
 
 def course_basis(basis: Basis, when: Float) -> Basis:
-    """Make the course basis for epochs `when` (T,), a share of the period; `basis` has the offset and annual term."""
+    """Make the course basis for epochs `when` (T,), a share of the period; `basis` has the
+    offset and annual term."""
     shapes = np.stack([np.interp(when, GRID, shape) for shape in _shapes()[0]])
     columns = np.concatenate([basis.columns[:SEASON], shapes])
     row, column = np.tril_indices(len(columns))
     return Basis(columns, np.ascontiguousarray((columns[row] * columns[column]).T))
 
 
-def fit_courses(basis: Basis, y: Float, is_finite: NDArray[np.bool_], weight: Float, noise: Float) -> Courses:
+def fit_courses(
+    basis: Basis, y: Float, is_finite: NDArray[np.bool_], weight: Float, noise: Float
+) -> Courses:
     """Fit each history on all columns by robust least squares.
 
     Args:
@@ -216,7 +236,8 @@ def fit_courses(basis: Basis, y: Float, is_finite: NDArray[np.bool_], weight: Fl
 
 
 def _normal(basis: Basis, weight: Float, y: Float) -> tuple[Float, Float]:
-    """Return normal matrices (N, 3 + K, 3 + K) and right-hand sides (N, 3 + K, 1) of series with weights (N, T)."""
+    """Return normal matrices (N, 3 + K, 3 + K) and right-hand sides (N, 3 + K, 1) of series
+    with weights (N, T)."""
     columns = len(basis.columns)
     row, column = np.tril_indices(columns)
     normal = np.empty((len(y), columns, columns))

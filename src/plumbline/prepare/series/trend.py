@@ -83,8 +83,11 @@ class Trend(NamedTuple):
     """(N, K, K)"""
 
 
-def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]) -> Trend:
-    """Estimate the robust amplitude of a dictionary curve with offset and annual term, for each point.
+def estimate_trend(
+    displacement: NDArray[np.float32], when: Float, years: float, building: NDArray[np.intp]
+) -> Trend:
+    """Estimate the robust amplitude of a dictionary curve with offset and annual term, for
+    each point.
 
     Args:
         displacement: (N, T) mm, NaN where missing; rows of one building together.
@@ -97,7 +100,15 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
     """
     count = len(displacement)
     change, change_se, line, line_se, common_se = np.zeros((5, count))
-    trend = Trend(change, change_se, np.zeros(count, dtype=np.intp), line, line_se, common_se, *unknown_courses(count))
+    trend = Trend(
+        change,
+        change_se,
+        np.zeros(count, dtype=np.intp),
+        line,
+        line_se,
+        common_se,
+        *unknown_courses(count),
+    )
     basis = make_basis(when, years)
     kinds = kinds_of(basis.columns[: SEASON + 1], when)
     bends = bool(np.ptp(when) * years >= LEAST_YEARS) if len(when) else False
@@ -105,7 +116,14 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
     for rows in _chunks(building):
         for whole, part in zip(
             trend,
-            _estimate(displacement[rows], basis, kinds=kinds, building=building[rows], shapes=shapes, when=when),
+            _estimate(
+                displacement[rows],
+                basis,
+                kinds=kinds,
+                building=building[rows],
+                shapes=shapes,
+                when=when,
+            ),
             strict=True,
         ):
             whole[rows] = part
@@ -114,7 +132,11 @@ def estimate_trend(displacement: NDArray[np.float32], when: Float, years: float,
 
 def _chunks(building: NDArray[np.intp]) -> list[slice]:
     """Return slices of about `CHUNK` rows that never split a building."""
-    starts = np.flatnonzero(np.r_[True, np.diff(building) > 0]) if len(building) else np.zeros(0, dtype=int)
+    starts = (
+        np.flatnonzero(np.r_[True, np.diff(building) > 0])
+        if len(building)
+        else np.zeros(0, dtype=int)
+    )
     cuts = [0]
     for start in starts:
         if start - cuts[-1] >= CHUNK:
@@ -156,10 +178,15 @@ def _estimate(
             if shapes is not None and not turn:
                 # A movement of the last few epochs is no outlier, though it is far from the line.
                 likely_curve = rows.spread(
-                    _excess_chi_square(fit.residual_square, variance, np.ones_like(variance), rows).argmin(1)
+                    _excess_chi_square(
+                        fit.residual_square, variance, np.ones_like(variance), rows
+                    ).argmin(1)
                 )
                 weight = np.maximum(
-                    weight, trusted((differential - fitted(basis, normal, fit, likely_curve)) * plain, is_finite)
+                    weight,
+                    trusted(
+                        (differential - fitted(basis, normal, fit, likely_curve)) * plain, is_finite
+                    ),
                 )
             normal = normal_matrices(basis, weight)
         total = weight.sum(1)
@@ -168,22 +195,29 @@ def _estimate(
         # has that much less of it.
         mean_share = is_typical / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
         residual_variance = (
-            fit.residual_square / (RESIDUAL_RATIO * np.maximum(total - COLUMNS, 1) * (1 - mean_share))[:, None]
+            fit.residual_square
+            / (RESIDUAL_RATIO * np.maximum(total - COLUMNS, 1) * (1 - mean_share))[:, None]
         )
         variance = residual_variance.min(1)
         if shapes is not None:
             # Noise is the residual of the best curve: the line's residual of another movement would
             # pass for slow noise.
             best_curve = rows.spread(
-                _excess_chi_square(fit.residual_square, variance, np.ones_like(variance), rows).argmin(1)
+                _excess_chi_square(
+                    fit.residual_square, variance, np.ones_like(variance), rows
+                ).argmin(1)
             )
             residual = (differential - fitted(basis, normal, fit, best_curve)) * plain
             effective = effective_share(residual, weight, variance, rows, kinds)
-            chosen = rows.spread(_choose_curve(_excess_chi_square(fit.residual_square, variance, effective, rows)))
+            chosen = rows.spread(
+                _choose_curve(_excess_chi_square(fit.residual_square, variance, effective, rows))
+            )
 
     residual = (differential - fitted(basis, normal, fit, chosen)) * plain
     effective = effective_share(residual, weight, variance, rows, kinds)
-    error = np.maximum(np.sqrt(residual_variance / effective[:, None] / normal.curve_pivot), LEAST_ERROR)
+    error = np.maximum(
+        np.sqrt(residual_variance / effective[:, None] / normal.curve_pivot), LEAST_ERROR
+    )
     amplitude = amplitudes(basis, normal, weight * y, y).amplitude
     row = np.arange(len(y))
     common_error = _common_error(
@@ -198,7 +232,11 @@ def _estimate(
         when=when,
     )
     noise = error[row, chosen] ** 2 * normal.curve_pivot[row, chosen]
-    courses = unknown_courses(len(y)) if shapes is None else fit_courses(shapes, y, is_finite, weight, noise)
+    courses = (
+        unknown_courses(len(y))
+        if shapes is None
+        else fit_courses(shapes, y, is_finite, weight, noise)
+    )
     return Trend(
         amplitude[row, chosen],
         error[row, chosen],
@@ -210,8 +248,11 @@ def _estimate(
     )
 
 
-def _mean_series(filled: Float, is_typical: NDArray[np.bool_], rows: Rows) -> tuple[Float, NDArray[np.intp]]:
-    """Return the mean series (G, T) of each building, and its number of series; 0 and 0 for too few.
+def _mean_series(
+    filled: Float, is_typical: NDArray[np.bool_], rows: Rows
+) -> tuple[Float, NDArray[np.intp]]:
+    """Return the mean series (G, T) of each building, and its number of series; 0 and 0 for
+    too few.
 
     Gaps are filled with the series' own fit: otherwise the mean would jump with each gap, because
     series differ in level and speed. Series that are not typical (N,) are left out: their noise is
@@ -223,8 +264,11 @@ def _mean_series(filled: Float, is_typical: NDArray[np.bool_], rows: Rows) -> tu
     return np.where(members[:, None] > 0, total / np.maximum(members, 1)[:, None], 0), members
 
 
-def _excess_chi_square(residual_square: Float, variance: Float, effective: Float, rows: Rows) -> Float:
-    """Return the chi-square (G, K) of each building's series on each curve, above that of each series' best curve.
+def _excess_chi_square(
+    residual_square: Float, variance: Float, effective: Float, rows: Rows
+) -> Float:
+    """Return the chi-square (G, K) of each building's series on each curve, above that of
+    each series' best curve.
 
     Each series counts up to `MAX_GAIN`: one that jumps by an unwrapping error looks much like one
     that moves late.
@@ -235,7 +279,8 @@ def _excess_chi_square(residual_square: Float, variance: Float, effective: Float
 
 
 def _choose_curve(excess: Float) -> NDArray[np.intp]:
-    """Choose the curve (G,) that fits a building's series best; the line, unless another is clearly better."""
+    """Choose the curve (G,) that fits a building's series best; the line, unless another is
+    clearly better."""
     best: NDArray[np.intp] = np.argmin(excess, axis=1)
     best[excess[:, LINE] - excess.min(1) < NEEDED_GAIN] = LINE
     return best
@@ -253,7 +298,8 @@ def _common_error(
     shapes: Basis | None,
     when: Float,
 ) -> Float:
-    """Return the standard error (G,) of the common series' line, mm, beyond the share of the rows' own errors (N,).
+    """Return the standard error (G,) of the common series' line, mm, beyond the share of
+    the rows' own errors (N,).
 
     The line's residual of another movement is no noise: where the shapes of courses explain clearly
     more of it, noise is their residual. Without a common series the rows' errors contain what they
@@ -268,7 +314,9 @@ def _common_error(
 
     def noise(columns: Float, kinds: Kinds) -> tuple[Float, Float, Float]:
         residual = common - common @ np.linalg.pinv(columns) @ columns
-        effective = effective_share(residual, np.ones_like(common), np.ones(len(common)), each_building, kinds)
+        effective = effective_share(
+            residual, np.ones_like(common), np.ones(len(common)), each_building, kinds
+        )
         residual_square = (residual**2).sum(1)
         degrees = np.maximum(common.shape[1] * share - len(columns), 1) * share
         return (
@@ -285,7 +333,11 @@ def _common_error(
         clear = (residual_square - bent_square) * weight > NEEDED_GAIN + len(columns) - COLUMNS
         variance = np.where(clear, bent, variance)
     row_variance = rows.total(error**2) / rows.size
-    beyond = np.where(members > 0, variance - row_variance / np.maximum(members, 1), row_variance * (1 - 1 / rows.size))
+    beyond = np.where(
+        members > 0,
+        variance - row_variance / np.maximum(members, 1),
+        row_variance * (1 - 1 / rows.size),
+    )
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))
 
 
@@ -295,8 +347,11 @@ LEAST_LINE_ERROR = 0.2
 """Smallest standard error of one series' change along a line, mm."""
 
 
-def line_changes(displacement: NDArray[np.float32], when: Float, years: float) -> tuple[Float, Float]:
-    """Return the change (N,) over the observation period along a line, and its standard error for white noise, mm.
+def line_changes(
+    displacement: NDArray[np.float32], when: Float, years: float
+) -> tuple[Float, Float]:
+    """Return the change (N,) over the observation period along a line, and its standard
+    error for white noise, mm.
 
     It does not need the building of a series, unlike `estimate_trend`.
 

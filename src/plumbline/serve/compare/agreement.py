@@ -49,7 +49,10 @@ class Comparison(NamedTuple):
 
 
 def compare_houses(
-    houses: Sequence[House], predictions: geopandas.GeoDataFrame, whole: WholeBuildings, period: LevelledPeriod
+    houses: Sequence[House],
+    predictions: geopandas.GeoDataFrame,
+    whole: WholeBuildings,
+    period: LevelledPeriod,
 ) -> Comparison:
     """Return the table of the levelled buildings.
 
@@ -60,7 +63,10 @@ def compare_houses(
     rows = np.array([house.row for house in houses], np.intp)
     judged = predictions.iloc[rows].reset_index(drop=True)
     settlements, std = vertical_settlements(whole)
-    tilts, tilt_covariance = whole.tilt[rows].astype(float), whole.tilt_covariance[rows].astype(float)
+    tilts, tilt_covariance = (
+        whole.tilt[rows].astype(float),
+        whole.tilt_covariance[rows].astype(float),
+    )
     settlement, datum = _settlements(houses, settlements[rows], std[rows], tilts, tilt_covariance)
     columns = {
         "building_id": judged["building_id"],
@@ -73,7 +79,9 @@ def compare_houses(
         **_severities(houses, judged),
         "model_version": judged["model_version"],
     }
-    table = geopandas.GeoDataFrame(columns, geometry=judged.geometry.to_numpy(), crs=predictions.crs)
+    table = geopandas.GeoDataFrame(
+        columns, geometry=judged.geometry.to_numpy(), crs=predictions.crs
+    )
     return Comparison(table, datum, period)
 
 
@@ -84,9 +92,13 @@ def vertical_settlements(whole: WholeBuildings) -> tuple[Array, Array]:
     """
     settlement, std = np.full((2, len(whole.years)), np.nan)
     for number, movements in enumerate(comparable_movements(whole)):
-        up = whole.los[:, number - 1, 2] if number else np.ones(len(settlement))  # the first movements are vertical
+        up = (
+            whole.los[:, number - 1, 2] if number else np.ones(len(settlement))
+        )  # the first movements are vertical
         settlement[movements.is_reported] = (movements.value / up)[movements.is_reported]
-        std[movements.is_reported] = (np.sqrt(movements.variance) / np.abs(up))[movements.is_reported]
+        std[movements.is_reported] = (np.sqrt(movements.variance) / np.abs(up))[
+            movements.is_reported
+        ]
     return settlement, std
 
 
@@ -94,11 +106,15 @@ def _settlements(
     houses: Sequence[House], radar: Array, radar_std: Array, tilts: Array, covariance: Array
 ) -> tuple[dict[str, Any], float]:
     """Return the columns of settlements, and the difference of the datums."""
-    levelled, std, offset_m = (np.array([getattr(h, name) for h in houses]) for name in _SETTLEMENT_FIELDS)
+    levelled, std, offset_m = (
+        np.array([getattr(h, name) for h in houses]) for name in _SETTLEMENT_FIELDS
+    )
     # Bolts on one side of a building: their settlement is brought to the middle of the footprint by
     # the tilt from radar; without one the tilt is 0 with its usual standard deviation.
     has_tilt = np.asarray(np.isfinite(tilts).all(1))
-    levelled = levelled - np.where(has_tilt, (offset_m * np.where(has_tilt[:, None], tilts, 0)).sum(1), 0)
+    levelled = levelled - np.where(
+        has_tilt, (offset_m * np.where(has_tilt[:, None], tilts, 0)).sum(1), 0
+    )
     tilt_covariance = np.where(has_tilt[:, None, None], covariance, LIKELY_TILT**2 * np.eye(2))
     std = np.sqrt(std**2 + np.einsum("bi,bij,bj->b", offset_m, tilt_covariance, offset_m))
     difference, variance = radar - levelled, radar_std**2 + std**2
@@ -107,8 +123,11 @@ def _settlements(
     if count >= MIN_BUILDINGS:
         datum = float(np.median(difference[is_compared]))
         difference = difference - datum
-        # A median of normal values has pi/2 of the variance of their mean, to which each value itself belongs.
-        variance = variance * (1 - 2 / count) + np.pi / 2 * float(np.median(variance[is_compared])) / count
+        # A median of normal values has pi/2 of the variance of their mean, to which each
+        # value itself belongs.
+        variance = (
+            variance * (1 - 2 / count) + np.pi / 2 * float(np.median(variance[is_compared])) / count
+        )
     return _columns(
         "settlement",
         radar=radar,
@@ -123,18 +142,26 @@ def _settlements(
 _SETTLEMENT_FIELDS = ("settlement", "settlement_std", "offset_m")
 
 
-def _tilts(houses: Sequence[House], tilts: Array, covariance: Array, judged: pd.DataFrame) -> dict[str, Any]:
+def _tilts(
+    houses: Sequence[House], tilts: Array, covariance: Array, judged: pd.DataFrame
+) -> dict[str, Any]:
     """Return the columns of tilts: both sizes, and the length of the difference of the vectors."""
-    levelled, levelled_covariance = (np.array([getattr(h, name) for h in houses]) for name in ("tilt", "covariance"))
+    levelled, levelled_covariance = (
+        np.array([getattr(h, name) for h in houses]) for name in ("tilt", "covariance")
+    )
     diff, cov = tilts - levelled, covariance + levelled_covariance
     length, standardised, levelled_std = np.full((3, len(houses)), np.nan)
     is_compared = np.asarray(np.isfinite(cov).all((1, 2)))
     length[is_compared] = np.hypot(*diff[is_compared].T)
     standardised[is_compared] = np.sqrt(
-        np.einsum("bi,bij,bj->b", diff[is_compared], np.linalg.inv(cov[is_compared]), diff[is_compared])
+        np.einsum(
+            "bi,bij,bj->b", diff[is_compared], np.linalg.inv(cov[is_compared]), diff[is_compared]
+        )
     )
     has_levelled_tilt = np.asarray(np.isfinite(levelled_covariance).all((1, 2)))
-    levelled_std[has_levelled_tilt] = np.sqrt(np.trace(levelled_covariance[has_levelled_tilt], axis1=1, axis2=2) / 2)
+    levelled_std[has_levelled_tilt] = np.sqrt(
+        np.trace(levelled_covariance[has_levelled_tilt], axis1=1, axis2=2) / 2
+    )
     std = np.divide(length, standardised, out=np.full(len(houses), np.nan), where=standardised > 0)
     size = np.hypot(*levelled.T)
     columns = _columns(
@@ -147,7 +174,11 @@ def _tilts(houses: Sequence[House], tilts: Array, covariance: Array, judged: pd.
         difference_std=std,
         half_width=TILT_HALF_WIDTH,
     )
-    return {**columns, "tilt_towards": judged["tilt_towards"], "levelled_tilt_towards": towards_of(levelled)}
+    return {
+        **columns,
+        "tilt_towards": judged["tilt_towards"],
+        "levelled_tilt_towards": towards_of(levelled),
+    }
 
 
 def _severities(houses: Sequence[House], judged: pd.DataFrame) -> dict[str, Any]:
@@ -157,8 +188,12 @@ def _severities(houses: Sequence[House], judged: pd.DataFrame) -> dict[str, Any]
     `strain_factor`. Its standard error is that of the side of its interval towards the expected
     strain.
     """
-    levelled, std = (np.array([getattr(h, name) for h in houses]) for name in ("severity", "severity_std"))
-    radar, low, high = (judged[f"severity_{end}"].to_numpy(float) for end in ("permille", "low", "high"))
+    levelled, std = (
+        np.array([getattr(h, name) for h in houses]) for name in ("severity", "severity_std")
+    )
+    radar, low, high = (
+        judged[f"severity_{end}"].to_numpy(float) for end in ("permille", "low", "high")
+    )
     factor = strain_factor(np.array([h.spacing for h in houses]))
     expected = levelled * factor
     difference = radar - expected
@@ -215,7 +250,11 @@ def _columns(
 
 
 def point_table(
-    levels: Levelling, row: NDArray[np.intp], xy: Array, ids: NDArray[np.object_], comparison: Comparison
+    levels: Levelling,
+    row: NDArray[np.intp],
+    xy: Array,
+    ids: NDArray[np.object_],
+    comparison: Comparison,
 ) -> Any:
     """Return the levelled points with a place, and the settlement of their building.
 
@@ -234,9 +273,14 @@ def point_table(
             "datum_mm": comparison.datum_mm,
         }
     )
-    settlement_columns = ["building_id", *(name for name in comparison.table.columns if "settlement" in name)]
+    settlement_columns = [
+        "building_id",
+        *(name for name in comparison.table.columns if "settlement" in name),
+    ]
     points = points.merge(pd.DataFrame(comparison.table[settlement_columns]), "left", "building_id")
-    return geopandas.GeoDataFrame(points, geometry=shapely.points(xy[is_placed]), crs=comparison.table.crs)
+    return geopandas.GeoDataFrame(
+        points, geometry=shapely.points(xy[is_placed]), crs=comparison.table.crs
+    )
 
 
 def format_agreement(comparison: Comparison) -> str:
@@ -251,8 +295,13 @@ def format_agreement(comparison: Comparison) -> str:
     text = f"Radar and levelling agree within the 90 % interval in {', '.join(agreements)}"
     if np.isfinite(comparison.datum_mm):
         sign = "less" if comparison.datum_mm > 0 else "more"
-        text += f"; the radar shows {abs(comparison.datum_mm):.1f} mm {sign} settlement everywhere, which was taken off"
+        text += (
+            f"; the radar shows {abs(comparison.datum_mm):.1f} mm {sign} settlement "
+            "everywhere, which was taken off"
+        )
     if count := len(comparison.left_out):
-        left_out = ", ".join(comparison.left_out[:MIN_BUILDINGS]) + (", ..." if count > MIN_BUILDINGS else "")
+        left_out = ", ".join(comparison.left_out[:MIN_BUILDINGS]) + (
+            ", ..." if count > MIN_BUILDINGS else ""
+        )
         text += f"; left out as misread: {left_out}"
     return f"{text}."

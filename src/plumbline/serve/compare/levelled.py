@@ -74,8 +74,11 @@ class House(NamedTuple):
     """Mean distance from a point to the next, m: bends between two points are not seen."""
 
 
-def common_period(levels: Levelling, first: np.datetime64, last: np.datetime64, std_mm: float) -> LevelledPeriod:
-    """Return the levelled days nearest to both ends of the radar's record, and the changes between them.
+def common_period(
+    levels: Levelling, first: np.datetime64, last: np.datetime64, std_mm: float
+) -> LevelledPeriod:
+    """Return the levelled days nearest to both ends of the radar's record, and the changes
+    between them.
 
     Args:
         levels: of P points. first, last: epochs of the radar.
@@ -90,7 +93,8 @@ def common_period(levels: Levelling, first: np.datetime64, last: np.datetime64, 
     is_repeated = has_height.sum(1) > 1
     if not is_repeated.any():
         raise InputError(
-            f"{levels.path}: levelled from {levels.dates[0]} to {levels.dates[-1]}; no point twice within the "
+            f"{levels.path}: levelled from {levels.dates[0]} to {levels.dates[-1]}; no point "
+            "twice within the "
             f"radar's record ({first} to {last}). Give levels or points of one period.",
             key="levelling.other_period",
         )
@@ -105,7 +109,9 @@ def common_period(levels: Levelling, first: np.datetime64, last: np.datetime64, 
         is_levelled &= np.abs(day[column] - period_day) <= REACH_DAYS
     rows = np.arange(len(is_levelled))
     errors = np.where(np.isfinite(levels.error_mm), levels.error_mm, std_mm)
-    change = np.where(is_levelled, levels.height_mm[rows, nearest[1]] - levels.height_mm[rows, nearest[0]], np.nan)
+    change = np.where(
+        is_levelled, levels.height_mm[rows, nearest[1]] - levels.height_mm[rows, nearest[0]], np.nan
+    )
     std = np.hypot(errors[rows, nearest[0]], errors[rows, nearest[1]])
     return LevelledPeriod(np.datetime64(begin, "D"), np.datetime64(end, "D"), change, std)
 
@@ -128,10 +134,19 @@ def fit_houses(
         fit_plane(int(k), xy[p] - middle, period.change[p], period.std[p])
         for k, p, middle in zip(rows, members, middles, strict=True)
     ]
-    dense = [number for number, h in enumerate(houses) if h.points >= MIN_STRAIN_POINTS and np.isfinite(h.tilt).all()]
+    dense = [
+        number
+        for number, h in enumerate(houses)
+        if h.points >= MIN_STRAIN_POINTS and np.isfinite(h.tilt).all()
+    ]
     if dense:
-        parts = [(xy[members[number]], period.change[members[number]], period.std[members[number]]) for number in dense]
-        for number, strain_fields in zip(dense, estimate_strains(shapes[rows[dense]], parts), strict=True):
+        parts = [
+            (xy[members[number]], period.change[members[number]], period.std[members[number]])
+            for number in dense
+        ]
+        for number, strain_fields in zip(
+            dense, estimate_strains(shapes[rows[dense]], parts), strict=True
+        ):
             houses[number] = houses[number]._replace(**strain_fields)
     return houses
 
@@ -145,16 +160,28 @@ def fit_plane(row: int, xy: Array, change: Array, std: Array) -> House:
     count = len(change)
     centred = np.nan_to_num(xy) - np.nan_to_num(xy).mean(0)
     scatter_m = np.linalg.svd(centred, compute_uv=False)[-1] / np.sqrt(max(count - 1, 1))
-    has_tilt = bool(count >= MIN_PLANE_POINTS and np.isfinite(xy).all() and scatter_m >= MIN_SCATTER_M)
+    has_tilt = bool(
+        count >= MIN_PLANE_POINTS and np.isfinite(xy).all() and scatter_m >= MIN_SCATTER_M
+    )
     design = np.column_stack([np.ones(count), xy]) if has_tilt else np.ones((count, 1))
     variance = std**2 + _spread(design, change, std) ** 2
     covariance = np.asarray(np.linalg.inv(design.T / variance @ design), float)
     solution = np.asarray(covariance @ (design.T / variance @ change), float)
     settlement, settlement_std = float(solution[0]), float(np.sqrt(covariance[0, 0]))
     if has_tilt:
-        return House(row, count, settlement, settlement_std, np.zeros(2), solution[1:], covariance[1:, 1:])
+        return House(
+            row, count, settlement, settlement_std, np.zeros(2), solution[1:], covariance[1:, 1:]
+        )
     offset_m = np.asarray(xy.mean(0) if np.isfinite(xy).all() else np.zeros(2), float)
-    return House(row, count, settlement, settlement_std, offset_m, np.full(2, np.nan), np.full((2, 2), np.nan))
+    return House(
+        row,
+        count,
+        settlement,
+        settlement_std,
+        offset_m,
+        np.full(2, np.nan),
+        np.full((2, 2), np.nan),
+    )
 
 
 def _spread(design: Array, change: Array, std: Array) -> float:
@@ -170,7 +197,9 @@ def _spread(design: Array, change: Array, std: Array) -> float:
     return float(np.sqrt(variance) * stdtrit(n_free + COUNTS, 0.95) / ndtri(0.95))
 
 
-def estimate_strains(shapes: NDArray[np.object_], parts: Sequence[tuple[Array, Array, Array]]) -> list[dict[str, Any]]:
+def estimate_strains(
+    shapes: NDArray[np.object_], parts: Sequence[tuple[Array, Array, Array]]
+) -> list[dict[str, Any]]:
     """Return the fields of a `House` from `severity` on, for each of K buildings.
 
     Args:
@@ -182,14 +211,23 @@ def estimate_strains(shapes: NDArray[np.object_], parts: Sequence[tuple[Array, A
     # The strain is nearly linear in each level: its error is that of the sum.
     for point in range(max(len(change) for _, change, _ in parts)):
         numbers = [number for number, (_, change, _) in enumerate(parts) if point < len(change)]
-        stepped = [(parts[k][0], parts[k][1] + LEVEL_STEP_MM * (np.arange(len(parts[k][1])) == point)) for k in numbers]
+        stepped = [
+            (parts[k][0], parts[k][1] + LEVEL_STEP_MM * (np.arange(len(parts[k][1])) == point))
+            for k in numbers
+        ]
         slope = (
-            _strains(shapes[numbers], stepped).severity_permille - levelled.severity_permille[numbers]
+            _strains(shapes[numbers], stepped).severity_permille
+            - levelled.severity_permille[numbers]
         ) / LEVEL_STEP_MM
         variance[numbers] += (slope * [parts[k][2][point] for k in numbers]) ** 2
     spacing = [float(cKDTree(xy).query(xy, 2)[0][:, 1].mean()) for xy, _, _ in parts]
     rows = zip(
-        levelled.severity_permille, np.sqrt(variance), levelled.quadrant, levelled.accepted, spacing, strict=True
+        levelled.severity_permille,
+        np.sqrt(variance),
+        levelled.quadrant,
+        levelled.accepted,
+        spacing,
+        strict=True,
     )
     return [
         {
@@ -207,10 +245,17 @@ def _strains(shapes: NDArray[np.object_], levels: Sequence[tuple[Array, Array]])
     """Return the strains of levels, linear between points; only bays between points count."""
     frame = frames(shapes)
     hulls = [shapely.convex_hull(shapely.multipoints(xy)) for xy, _ in levels]
-    covered = np.array([shapely.intersection(*pair) for pair in zip(shapes, hulls, strict=True)], object)
+    covered = np.array(
+        [shapely.intersection(*pair) for pair in zip(shapes, hulls, strict=True)], object
+    )
     outline = own_outlines(covered, frame)
-    places = [frame.to_building(np.full(len(xy), number), xy) for number, (xy, _) in enumerate(levels)]
-    surfaces = [LinearNDInterpolator(place, change) for place, (_, change) in zip(places, levels, strict=True)]
+    places = [
+        frame.to_building(np.full(len(xy), number), xy) for number, (xy, _) in enumerate(levels)
+    ]
+    surfaces = [
+        LinearNDInterpolator(place, change)
+        for place, (_, change) in zip(places, levels, strict=True)
+    ]
 
     def fields(building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
         up, place = np.zeros_like(x), np.column_stack([x, y])

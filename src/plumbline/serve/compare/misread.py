@@ -34,7 +34,9 @@ class MisreadPoint(NamedTuple):
 
     def format_sentence(self, levels: Levelling, period: LevelledPeriod) -> str:
         """Return the sentence that names point, change and the heights to check."""
-        heights = levels.height_mm[self.point][[self._nearest_date(levels, day) for day in (period.begin, period.end)]]
+        heights = levels.height_mm[self.point][
+            [self._nearest_date(levels, day) for day in (period.begin, period.end)]
+        ]
         return (
             f"point {levels.point[self.point]} changed by {self.change:,.1f} mm, the others by "
             f"{self.expected:,.1f} mm: its heights are {heights[0]:,.1f} and {heights[1]:,.1f} mm"
@@ -53,7 +55,9 @@ def misread(period: LevelledPeriod, row: NDArray[np.intp], xy: Array) -> list[Mi
         xy: (P, 2) m; NaN where not known.
     """
     is_used = np.isfinite(period.change) & (row >= 0)
-    city_median = float(np.median(period.change[is_used])) if is_used.sum() >= MIN_ROBUST_POINTS else np.nan
+    city_median = (
+        float(np.median(period.change[is_used])) if is_used.sum() >= MIN_ROBUST_POINTS else np.nan
+    )
     points = []
     for building in np.unique(row[is_used]):
         members = np.flatnonzero(is_used & (row == building))
@@ -65,13 +69,19 @@ def misread(period: LevelledPeriod, row: NDArray[np.intp], xy: Array) -> list[Mi
     return points
 
 
-def _check_building(xy: Array, change: Array, city_median: float) -> tuple[Array, NDArray[np.bool_]]:
+def _check_building(
+    xy: Array, change: Array, city_median: float
+) -> tuple[Array, NDArray[np.bool_]]:
     """Return the expected changes (n,) of a building's points, mm, and which points are misread."""
     count = len(change)
     if count < MIN_MEDIAN_POINTS or not np.isfinite(xy).all():
         return np.full(count, city_median), np.abs(change - city_median) > MAX_OFFSET_MM
     distance, neighbour = cKDTree(xy).query(xy, 2)
-    expected = _fit_robust_plane(xy, change) if count >= MIN_ROBUST_POINTS else np.full(count, np.median(change))
+    expected = (
+        _fit_robust_plane(xy, change)
+        if count >= MIN_ROBUST_POINTS
+        else np.full(count, np.median(change))
+    )
     residual = change - expected
     # If the neighbour deviates as far, a part of the building moved: this is damage, not a
     # misreading.

@@ -23,7 +23,13 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, told_unwritten
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
-from plumbline.serve.compare.agreement import HALF_WIDTH, Comparison, compare_houses, point_table, strain_factor
+from plumbline.serve.compare.agreement import (
+    HALF_WIDTH,
+    Comparison,
+    compare_houses,
+    point_table,
+    strain_factor,
+)
 from plumbline.serve.compare.levelled import House, LevelledPeriod, common_period, fit_houses
 from plumbline.serve.compare.misread import misread
 from plumbline.serve.judgement import log_unjudged
@@ -70,31 +76,39 @@ def compare(
     map_path: Path | None = None,
     std_mm: float = HEIGHT_STD_MM,
 ) -> Comparison:
-    """Compare radar and levelling over their common period, and write the table and a picture beside it.
+    """Compare radar and levelling over their common period, and write the table and a
+    picture beside it.
 
     Args:
         request: what is judged. levelling: table, see `read_levelling`.
         output: .csv or .gpkg; the picture has its name and .svg.
-        labels: csv for `adapt` to write. map_path: HTML map to write, with the levelled points as a layer.
+        labels: csv for `adapt` to write. map_path: HTML map to write, with the levelled
+            points as a layer.
         std_mm: standard error of a height for which the file has none.
 
     Raises:
-        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+        InputError: anything given is missing, damaged or does not fit together. No file is
+            written then.
     """
     picture = output.with_suffix(".svg")
     if map_path is not None:
         check_page()
     levels = read_levelling(levelling)
     further_files = [picture, *([labels] if labels else [])]
-    opened = open_city(request, Outputs(output, map_path, further_files, suffixes=SUFFIXES), [levelling])
+    opened = open_city(
+        request, Outputs(output, map_path, further_files, suffixes=SUFFIXES), [levelling]
+    )
     city = opened.city
     placed = place_points(levels, city, request)
     epochs = np.concatenate([track.epochs for track in city.points])
-    period, left_out = without_misread(levels, common_period(levels, epochs.min(), epochs.max(), std_mm), placed)
+    period, left_out = without_misread(
+        levels, common_period(levels, epochs.min(), epochs.max(), std_mm), placed
+    )
     houses = fit_houses(period, placed.row, placed.xy, city.footprints)
     if not houses:
         raise InputError(
-            f"{levelling}: no point on a building was levelled near to {period.begin} and {period.end}, the levelled "
+            f"{levelling}: no point on a building was levelled near to {period.begin} and "
+            f"{period.end}, the levelled "
             "days nearest to the ends of the radar's record. Give levels of these days.",
             key="levelling.no_common_period",
         )
@@ -103,13 +117,23 @@ def compare(
     answer = opened._replace(city=city).answer(areas=map_path is not None)
     judged = answer.judged
     log_unjudged(judged)
-    comparison = compare_houses(houses, judged.table, answer.prepared.whole, period)._replace(left_out=left_out)
-    point_rows = point_table(levels, placed.row, placed.xy, judged.table["building_id"].to_numpy(), comparison)
+    comparison = compare_houses(houses, judged.table, answer.prepared.whole, period)._replace(
+        left_out=left_out
+    )
+    point_rows = point_table(
+        levels, placed.row, placed.xy, judged.table["building_id"].to_numpy(), comparison
+    )
     write_comparison(comparison, point_rows, output)
     write_text(draw_chart(comparison), picture)
     if map_path is not None:
         owners = answer.prepared.owners
-        write_map(judged._replace(levelling=point_rows), city.points, map_path, request.title, owners=owners)
+        write_map(
+            judged._replace(levelling=point_rows),
+            city.points,
+            map_path,
+            request.title,
+            owners=owners,
+        )
     if labels is not None:
         write_labels(houses, comparison, labels)
     return comparison
@@ -144,7 +168,9 @@ def cut_to_period(city: CityInMemory, period: LevelledPeriod) -> CityInMemory:
         InputError: a track has too few.
     """
     window = parse_window(str(period.begin), str(period.end))
-    return replace(city, points=[window.cut(track.name, track, TREND_EPOCHS) for track in city.points])
+    return replace(
+        city, points=[window.cut(track.name, track, TREND_EPOCHS) for track in city.points]
+    )
 
 
 def place_points(levels: Levelling, city: CityInMemory, request: Request) -> PlacedPoints:
@@ -156,14 +182,16 @@ def place_points(levels: Levelling, city: CityInMemory, request: Request) -> Pla
     shapes, buildings = city.footprints.geometry.to_numpy(), request.buildings
     tree = shapely.STRtree(shapes)
     projected = [
-        (crs, _project(levels, crs, str(city.footprints.crs))) for crs in _possible_crss(levels, city, request)
+        (crs, _project(levels, crs, str(city.footprints.crs)))
+        for crs in _possible_crss(levels, city, request)
     ]
     candidates = [(crs, xy, _nearest_footprints(tree, xy)) for crs, xy in projected]
     crs, xy, row = max(candidates, key=lambda candidate: int((candidate[2] >= 0).sum()))
     row = _rows_by_name(levels, row, city.footprints["building_id"].tolist(), buildings)
     if not (row >= 0).any():
         raise InputError(
-            f"{levels.path}: no point is within {REACH_M:g} m of a building of {buildings} (read as {crs}). "
+            f"{levels.path}: no point is within {REACH_M:g} m of a building of {buildings} (read "
+            f"as {crs}). "
             "Give longitude and latitude, add building_id, or state the crs of this file under "
             "ingest.footprints (--params).",
             key="levelling.no_overlap",
@@ -171,12 +199,20 @@ def place_points(levels: Levelling, city: CityInMemory, request: Request) -> Pla
     if np.isfinite(xy).any():
         log.info("%s: coordinates read as %s", levels.path, crs)
     if (row < 0).any():
-        log.info("%s: %d of %d points are of no building and are left out", levels.path, (row < 0).sum(), len(row))
-    places = np.array([shapely.Point(point) if np.isfinite(point).all() else None for point in xy], object)
+        log.info(
+            "%s: %d of %d points are of no building and are left out",
+            levels.path,
+            (row < 0).sum(),
+            len(row),
+        )
+    places = np.array(
+        [shapely.Point(point) if np.isfinite(point).all() else None for point in xy], object
+    )
     is_far = (row >= 0) & (shapely.distance(shapes[row], places) > MAX_DISTANCE_M)
     if is_far.any():
         warn(
-            "%s: %d points are more than %g m from their building (the first: %s); their places are not used",
+            "%s: %d points are more than %g m from their building (the first: %s); their places "
+            "are not used",
             *(levels.path, is_far.sum(), MAX_DISTANCE_M, levels.point[int(np.argmax(is_far))]),
             key="levelling.far_from_building",
         )
@@ -206,7 +242,9 @@ def _nearest_footprints(tree: shapely.STRtree, xy: NDArray[np.float64]) -> NDArr
     """Return the row (P,) of the nearest footprint within `REACH_M`; -1: none."""
     row = np.full(len(xy), -1)
     placed = np.flatnonzero(np.isfinite(xy).all(1))
-    point, footprint = tree.query_nearest(shapely.points(xy[placed]), max_distance=REACH_M, all_matches=False)
+    point, footprint = tree.query_nearest(
+        shapely.points(xy[placed]), max_distance=REACH_M, all_matches=False
+    )
     row[placed[point]] = footprint
     return row
 
@@ -218,14 +256,21 @@ def _rows_by_name(
     unknown = sorted({name for name in levels.building if name and name not in rows})
     if unknown:
         raise InputError(
-            f"{levels.path}: building_id {', '.join(unknown[:5])}: not among the {len(rows)} of {buildings}; the first "
-            f"is {building_ids[0]}. Correct them, or leave the cells empty where the points have coordinates.",
+            f"{levels.path}: building_id {', '.join(unknown[:5])}: not among the {len(rows)} of "
+            f"{buildings}; the first "
+            f"is {building_ids[0]}. Correct them, or leave the cells empty where the points have "
+            "coordinates.",
             key="levelling.unknown_building",
         )
-    return np.array([rows.get(name, nearest) for name, nearest in zip(levels.building, row, strict=True)], np.intp)
+    return np.array(
+        [rows.get(name, nearest) for name, nearest in zip(levels.building, row, strict=True)],
+        np.intp,
+    )
 
 
-def write_comparison(comparison: Comparison, point_rows: geopandas.GeoDataFrame, path: Path) -> None:
+def write_comparison(
+    comparison: Comparison, point_rows: geopandas.GeoDataFrame, path: Path
+) -> None:
     """Write the table, and in a GeoPackage also the levelled points as a layer.
 
     Raises:
@@ -242,18 +287,37 @@ def write_comparison(comparison: Comparison, point_rows: geopandas.GeoDataFrame,
 def draw_chart(comparison: Comparison) -> str:
     """Draw radar against levelling as SVG: settlement without the datum shift, tilt, strain."""
     table, has_datum = comparison.table, bool(np.isfinite(comparison.datum_mm))
-    datum, low, high = np.nan_to_num(comparison.datum_mm), table["severity_low"], table["severity_high"]
-    severity, settlement, tilt = table["severity_permille"], *(HALF_WIDTH * table[name] for name in _ERROR_COLUMNS)
+    datum, low, high = (
+        np.nan_to_num(comparison.datum_mm),
+        table["severity_low"],
+        table["severity_high"],
+    )
+    severity, settlement, tilt = (
+        table["severity_permille"],
+        *(HALF_WIDTH * table[name] for name in _ERROR_COLUMNS),
+    )
     factor = strain_factor(table["levelled_spacing_m"])
     panels = [
         _panel(table, "settlement_mm", "Settlement, mm", settlement, settlement, datum=datum),
         _panel(table, "tilt_mm_m", "Tilt, mm/m", tilt, tilt, lower_limit=0.0),
         _panel(
-            table, "severity_permille", STRAIN_TITLE, severity - low, high - severity, lower_limit=0.0, factor=factor
+            table,
+            "severity_permille",
+            STRAIN_TITLE,
+            severity - low,
+            high - severity,
+            lower_limit=0.0,
+            factor=factor,
         ),
     ]
-    note = f"{datum:.1f} mm, the median difference, is taken off the radar's settlements." if has_datum else ""
-    return agreement_chart(f"Radar and levelling, {comparison.period.begin} to {comparison.period.end}", panels, note)
+    note = (
+        f"{datum:.1f} mm, the median difference, is taken off the radar's settlements."
+        if has_datum
+        else ""
+    )
+    return agreement_chart(
+        f"Radar and levelling, {comparison.period.begin} to {comparison.period.end}", panels, note
+    )
 
 
 STRAIN_TITLE = "Strain, permille; levelling raised by what bends between its points"
@@ -271,7 +335,8 @@ def _panel(
     lower_limit: float = -np.inf,
     factor: Any = 1.0,
 ) -> Panel:
-    """Draw a figure, with the radar's bars down and up; `datum` is taken off it, `factor` raises levelling."""
+    """Draw a figure, with the radar's bars down and up; `datum` is taken off it, `factor`
+    raises levelling."""
     name, unit = column.split("_", 1)
     is_compared = table[f"{name}_agrees"].notna().to_numpy()
     columns = (
@@ -283,7 +348,10 @@ def _panel(
         bar_up,
         table[f"{name}_agrees"].astype("boolean").fillna(False),
     )
-    pairs = [Pair(*row) for row in zip(*(c.to_numpy()[is_compared].tolist() for c in columns), strict=True)]
+    pairs = [
+        Pair(*row)
+        for row in zip(*(c.to_numpy()[is_compared].tolist() for c in columns), strict=True)
+    ]
     return Panel(title, "levelling", "radar", pairs, lower_limit)
 
 
@@ -295,7 +363,9 @@ def write_labels(houses: Sequence[House], comparison: Comparison, path: Path) ->
     Raises:
         NotWritable: the disk refused.
     """
-    labelled = [h for h in houses if h.severity_std <= MAX_LABEL_STD and h.spacing <= MAX_LABEL_SPACING_M]
+    labelled = [
+        h for h in houses if h.severity_std <= MAX_LABEL_STD and h.spacing <= MAX_LABEL_SPACING_M
+    ]
     ids = dict(zip((h.row for h in houses), comparison.table["building_id"], strict=True))
     severity = [float(h.severity * strain_factor(h.spacing)) for h in labelled]
     is_damaged = [s >= CATEGORY_BOUNDS_PERMILLE[0] for s in severity]
@@ -303,16 +373,28 @@ def write_labels(houses: Sequence[House], comparison: Comparison, path: Path) ->
         {
             "building_id": [ids[h.row] for h in labelled],
             "severity_permille": [round(s, 4) for s in severity],
-            "quadrant": [h.quadrant if damaged else "" for h, damaged in zip(labelled, is_damaged, strict=True)],
-            "accepted": [h.accepted if damaged else "" for h, damaged in zip(labelled, is_damaged, strict=True)],
+            "quadrant": [
+                h.quadrant if damaged else ""
+                for h, damaged in zip(labelled, is_damaged, strict=True)
+            ],
+            "accepted": [
+                h.accepted if damaged else ""
+                for h, damaged in zip(labelled, is_damaged, strict=True)
+            ],
         }
     )
     with told_unwritten(path), atomic_file(path) as temporary:
         table.to_csv(temporary, index=False)
-    log.info("%s: %d buildings labelled by levelling, %d of them damaged", path, len(labelled), sum(is_damaged))
+    log.info(
+        "%s: %d buildings labelled by levelling, %d of them damaged",
+        path,
+        len(labelled),
+        sum(is_damaged),
+    )
     if not labelled:
         warn(
-            "%s: none of %d levelled buildings has a label: it needs points %g m apart or less on average, and a "
+            "%s: none of %d levelled buildings has a label: it needs points %g m apart or less "
+            "on average, and a "
             "strain known to %g permille.",
             path,
             len(houses),

@@ -1,1 +1,2 @@
-"""Explain each judgement by scatterer and by building, in tables and drawings: `plumbline explain`."""
+"""Explain each judgement by scatterer and by building, in tables and drawings: `plumbline
+explain`."""

@@ -22,7 +22,8 @@ Float = NDArray[np.floating[Any]]
 
 
 class AnswerAttribution(NamedTuple):
-    """Attribution of one answer of B buildings with N scatterers; see `model.explain.Attribution`."""
+    """Attribution of one answer of B buildings with N scatterers; see
+    `model.explain.Attribution`."""
 
     by_scatterer: Float
     """(N,) part of each scatterer."""
@@ -44,11 +45,14 @@ class Attributions(NamedTuple):
 
 
 def attribute_answers(model: Diagnosis, sequences: Sequences) -> Attributions:
-    """Attribute the answers to all buildings to their inputs; seconds for ten of them on one core."""
+    """Attribute the answers to all buildings to their inputs; seconds for ten of them on one
+    core."""
     n_scatterers, n_buildings = int(sequences.offsets[-1]), len(sequences)
     attention, n_done = np.zeros(n_scatterers), 0
     attributions = [
-        AnswerAttribution(np.zeros(n_scatterers), np.zeros((n_buildings, len(GEOMETRY))), np.zeros(n_buildings))
+        AnswerAttribution(
+            np.zeros(n_scatterers), np.zeros((n_buildings, len(GEOMETRY))), np.zeros(n_buildings)
+        )
         for _ in range(2)
     ]
     for index in batches(sequences.length, MAX_CELLS, "fill"):
@@ -58,7 +62,9 @@ def attribute_answers(model: Diagnosis, sequences: Sequences) -> Attributions:
         scatterers = np.concatenate([np.arange(*sequences.offsets[[i, i + 1]]) for i in index])
         explanation = explain(model, **inputs)
         attention[scatterers] = explanation.attention_BL.numpy()[mask]
-        for city, batch in zip(attributions, (explanation.quadrant, explanation.severity), strict=True):
+        for city, batch in zip(
+            attributions, (explanation.quadrant, explanation.severity), strict=True
+        ):
             city.by_scatterer[scatterers] = batch.scatterer_BL.numpy()[mask]
             city.by_geometry[index] = batch.geometry_BF.numpy()
             city.difference[index] = batch.difference_B.numpy()

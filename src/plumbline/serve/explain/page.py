@@ -1,4 +1,5 @@
-"""Draw all plans into one HTML file that works offline: each building, with the reasons of its judgement."""
+"""Draw all plans into one HTML file that works offline: each building, with the reasons of
+its judgement."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ MAX_FEATURES = 6
 MIN_LIMIT_MM = 2.0
 """Smallest limit of the colours of displacements, mm."""
 NOTHING_JUDGED = (
-    "<p>No building was judged, so that there is nothing to explain; the map of plumbline predict says why.</p>"
+    "<p>No building was judged, so that there is nothing to explain; the map of "
+    "plumbline predict says why.</p>"
 )
 _STYLE = """
 :root{color-scheme:light}
@@ -47,9 +49,12 @@ table{border-collapse:collapse;font-size:13px;margin-top:8px}th,td{text-align:le
 .legend svg{max-width:100%}@media(max-width:500px){figure svg{font-size:18px}}
 """
 _ABOUT = (
-    "Each drawing is in the frame of its building: NE is the north-east corner of the house, with the probability that "
-    "the damage is there. A scatterer's size says how much it moved the answer away from that of a building all of "
-    "whose features are average; the features of the whole building moved it as well. Point at a scatterer for its "
+    "Each drawing is in the frame of its building: NE is the north-east corner of the house, "
+    "with the probability that "
+    "the damage is there. A scatterer's size says how much it moved the answer away from that of "
+    "a building all of "
+    "whose features are average; the features of the whole building moved it as well. Point at a "
+    "scatterer for its "
     "figures."
 )
 
@@ -65,7 +70,8 @@ def write_page(
     rate: DamageRate,
     courses: pd.DataFrame | None = None,
 ) -> None:
-    """Draw the buildings, the most probably damaged first, into one HTML file that loads nothing from elsewhere.
+    """Draw the buildings, the most probably damaged first, into one HTML file that loads
+    nothing from elsewhere.
 
     Args:
         buildings: see `building_table`; at most `MAX_DRAWN` are drawn, with a note in page and log.
@@ -80,7 +86,9 @@ def write_page(
     Raises:
         InputError: the file cannot be written.
     """
-    ordered = buildings.sort_values(list(LIST_ORDER), ascending=False, na_position="last", kind="stable")
+    ordered = buildings.sort_values(
+        list(LIST_ORDER), ascending=False, na_position="last", kind="stable"
+    )
     shown = ordered.head(MAX_DRAWN)
     n_not_drawn = len(ordered) - len(shown)
     if n_not_drawn:
@@ -89,8 +97,14 @@ def write_page(
             *(len(ordered), len(shown)),
             key="plan.too_many_buildings",
         )
-    sizes_mm = scatterers.loc[scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"].abs()
-    limit = float(max(MIN_LIMIT_MM, np.ceil(sizes_mm.quantile(0.98)))) if len(sizes_mm) else MIN_LIMIT_MM
+    sizes_mm = scatterers.loc[
+        scatterers["building_id"].isin(shown["building_id"]), "differential_displacement"
+    ].abs()
+    limit = (
+        float(max(MIN_LIMIT_MM, np.ceil(sizes_mm.quantile(0.98))))
+        if len(sizes_mm)
+        else MIN_LIMIT_MM
+    )
     shapes = dict(zip(footprints["building_id"], footprints.geometry.to_numpy(), strict=True))
     scatterers_of = dict(tuple(scatterers.groupby("building_id", sort=False)))
     outlines = np.array([shapes[name] for name in shown["building_id"]], object)
@@ -104,17 +118,23 @@ def write_page(
             why=why,
             course=course_of.get(row.building_id),
         )
-        for row, shape, why in zip(shown.itertuples(index=False), outlines, explanation[shown.index], strict=True)
+        for row, shape, why in zip(
+            shown.itertuples(index=False), outlines, explanation[shown.index], strict=True
+        )
     ]
-    note = f"<p>{n_not_drawn:,} less probably damaged buildings are in the table, and not drawn.</p>"
+    note = (
+        f"<p>{n_not_drawn:,} less probably damaged buildings are in the table, and not drawn.</p>"
+    )
     version = ", ".join(sorted(set(shown["model_version"])))
     share = say(f"Severities and probabilities are for a city like this: {rate}.")
     about = (
-        f"<p>Model version {say(version)}. {share}</p><p>{say(_ABOUT)}</p>{note if n_not_drawn else ''}{legend(limit)}"
+        f"<p>Model version {say(version)}. "
+        f"{share}</p><p>{say(_ABOUT)}</p>{note if n_not_drawn else ''}{legend(limit)}"
     )
     page = (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><title>{say(title)}</title>'
+        '<meta name="viewport" content="width=device-width, '
+        f'initial-scale=1"><title>{say(title)}</title>'
         f"<style>{_STYLE}</style></head>\n<body><h1>{say(title)}</h1>"
         f"{about if sections else NOTHING_JUDGED}\n" + "\n".join(sections) + "\n</body></html>\n"
     )
@@ -136,13 +156,21 @@ def _format_section(
     # If damage is not probable, no quadrant is answered: the severity is explained.
     question, unit = ("quadrant", "logits") if shows_quadrant(row) else ("severity", "log permille")
     plan = _make_plan(row, footprint, scatterers, question)
-    contribution = {column.name: float(getattr(row, f"{question}_by_{column.name}")) for column in GEOMETRY}
+    contribution = {
+        column.name: float(getattr(row, f"{question}_by_{column.name}")) for column in GEOMETRY
+    }
     strongest = sorted(contribution, key=lambda name: -abs(contribution[name]))[:MAX_FEATURES]
-    difference, by_scatterers = getattr(row, f"{question}_difference"), getattr(row, f"{question}_by_scatterers")
+    difference, by_scatterers = (
+        getattr(row, f"{question}_difference"),
+        getattr(row, f"{question}_by_scatterers"),
+    )
     rows = [
         ["all scatterers", f"{by_scatterers:+.2f}"],
         *([name.replace("_", " "), f"{contribution[name]:+.2f}"] for name in strongest),
-        ["the other features", f"{sum(contribution.values()) - sum(contribution[name] for name in strongest):+.2f}"],
+        [
+            "the other features",
+            f"{sum(contribution.values()) - sum(contribution[name] for name in strongest):+.2f}",
+        ],
         ["all together", f"{difference:+.2f}"],
     ]
     largest = float(np.abs(plan.attribution).max())
@@ -151,31 +179,42 @@ def _format_section(
     over_time = "" if course is None else _draw_course(course)
     return (
         f'<section><figure>{over_time}{figure}</figure><div class="said">{description(row, why)}'
-        f"<p>The marks and the table say what moved {answer}, in {unit}; the largest mark {number(largest)}.</p>"
+        f"<p>The marks and the table say what moved {answer}, in {unit}; the largest mark "
+        f"{number(largest)}.</p>"
         f"{table(['moved by', unit], rows)}</div></section>"
     )
 
 
 def _draw_course(course: pd.DataFrame) -> str:
-    low, value, high = (course[name].tolist() for name in ("severity_low", "severity_permille", "severity_high"))
+    low, value, high = (
+        course[name].tolist() for name in ("severity_low", "severity_permille", "severity_high")
+    )
     days = course["date"].tolist()
-    return course_chart("Strain over time, permille, with its 90 % interval", days, low=low, value=value, high=high)
+    return course_chart(
+        "Strain over time, permille, with its 90 % interval", days, low=low, value=value, high=high
+    )
 
 
-def _make_plan(row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str) -> DrawnBuilding:
+def _make_plan(
+    row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str
+) -> DrawnBuilding:
     frame = frames(np.array([footprint], dtype=object))
 
     def to_frame(place: Any) -> Any:
         return frame.to_building(np.zeros(len(place), np.intp), place)
 
     texts = [
-        f"{isolated(s.point_id)}, {isolated(s.track)}: {s.differential_displacement:+.1f} mm, standard error "
-        f"{s.differential_displacement_se:.1f} mm; moved the quadrant {s.quadrant_attribution:+.3f} logits, the "
+        f"{isolated(s.point_id)}, {isolated(s.track)}: {s.differential_displacement:+.1f} mm, "
+        "standard error "
+        f"{s.differential_displacement_se:.1f} mm; moved the quadrant "
+        f"{s.quadrant_attribution:+.3f} logits, the "
         f"severity {s.severity_attribution:+.3f} log permille; attention {s.attention_share:.1%}"
         for s in scatterers.itertuples(index=False)
     ]
     is_placed = question == "quadrant" or row.reason == UNSURE_WHERE
-    probability = np.array([getattr(row, name) if is_placed else np.nan for name in PROBABILITIES], float)
+    probability = np.array(
+        [getattr(row, name) if is_placed else np.nan for name in PROBABILITIES], float
+    )
     return DrawnBuilding(
         footprint=shapely.transform(footprint, to_frame),
         side=frame.side[0],

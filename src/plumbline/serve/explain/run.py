@@ -34,13 +34,18 @@ from plumbline.sources.points.track import Track
 Float = NDArray[np.floating[Any]]
 
 
-def product_points(prepared: Prepared, place: NDArray[np.intp], tracks: Sequence[Track]) -> pd.DataFrame:
+def product_points(
+    prepared: Prepared, place: NDArray[np.intp], tracks: Sequence[Track]
+) -> pd.DataFrame:
     """Return the points of all N rows of the sequences `place`, from the tracks that were prepared.
 
     Returns:
-        (N,) `point_id` and `height` (m) as in the product, name of the `track`, `easting` and `northing` (m).
+        (N,) `point_id` and `height` (m) as in the product, name of the `track`, `easting`
+        and `northing` (m).
     """
-    is_wanted = np.isin(np.repeat(np.arange(len(prepared.sequences)), prepared.sequences.length), place)
+    is_wanted = np.isin(
+        np.repeat(np.arange(len(prepared.sequences)), prepared.sequences.length), place
+    )
     track_number, row = prepared.track[is_wanted], prepared.point[is_wanted]
     parts = []
     for index, track in enumerate(tracks):
@@ -72,7 +77,8 @@ PARTS = ("difference", "by_scatterers", *(f"by_{name}" for name in names(GEOMETR
 def scatterer_table(
     sequences: Sequences, points: pd.DataFrame, attributions: Attributions, crs: Any
 ) -> geopandas.GeoDataFrame:
-    """Return a table with one row per scatterer of `sequences`, in their order, at the place of its point.
+    """Return a table with one row per scatterer of `sequences`, in their order, at the
+    place of its point.
 
     Args:
         sequences: B buildings with N scatterers. points: points of these scatterers.
@@ -82,24 +88,34 @@ def scatterer_table(
     distance, slope = names(DISTANCE), names(SLOPE)
 
     def column(name: str) -> NDArray[np.float64]:
-        table, columns = (sequences.distance, distance) if name in distance else (sequences.slope, slope)
+        table, columns = (
+            (sequences.distance, distance) if name in distance else (sequences.slope, slope)
+        )
         return table[:, columns.index(name)].astype(float)
 
     values = {
         "building_id": np.repeat(sequences.building_id.astype(object), sequences.length),
         **{name: points[name].to_numpy() for name in points},
-        **{name: column(name) for name in ("x", "y", "differential_displacement", "differential_displacement_se")},
+        **{
+            name: column(name)
+            for name in ("x", "y", "differential_displacement", "differential_displacement_se")
+        },
         "attention_share": attributions.attention,
         "quadrant_attribution": attributions.quadrant.by_scatterer,
         "severity_attribution": attributions.severity.by_scatterer,
     }
     types = {**dict.fromkeys(TEXTS, "str"), **dict.fromkeys(FIGURES, "float64")}
     frame = pd.DataFrame({name: values[name] for name in types}).astype(types)
-    return geopandas.GeoDataFrame(frame, geometry=shapely.points(points["easting"], points["northing"]), crs=crs)
+    return geopandas.GeoDataFrame(
+        frame, geometry=shapely.points(points["easting"], points["northing"]), crs=crs
+    )
 
 
-def building_table(judged: pd.DataFrame, sequences: Sequences, attributions: Attributions) -> pd.DataFrame:
-    """Return the rows of a predictions table, without footprints, with the attribution of their answers.
+def building_table(
+    judged: pd.DataFrame, sequences: Sequences, attributions: Attributions
+) -> pd.DataFrame:
+    """Return the rows of a predictions table, without footprints, with the attribution of
+    their answers.
 
     Args:
         judged: predictions; those that were not explained have empty figures.
@@ -107,27 +123,35 @@ def building_table(judged: pd.DataFrame, sequences: Sequences, attributions: Att
     """
     parts: dict[str, NDArray[np.float64]] = {}
     owner = np.repeat(np.arange(len(sequences)), sequences.length)
-    for question, attribution in zip(QUESTIONS, (attributions.quadrant, attributions.severity), strict=True):
+    for question, attribution in zip(
+        QUESTIONS, (attributions.quadrant, attributions.severity), strict=True
+    ):
         by_scatterers = np.bincount(owner, attribution.by_scatterer, len(sequences)).astype(float)
         columns = [attribution.difference, by_scatterers, *attribution.by_geometry.T]
         parts |= {f"{question}_{part}": values for part, values in zip(PARTS, columns, strict=True)}
-    return judged.join(pd.DataFrame(parts, index=sequences.building_id.astype(object)), on="building_id")
+    return judged.join(
+        pd.DataFrame(parts, index=sequences.building_id.astype(object)), on="building_id"
+    )
 
 
 def buildings_path(output: Path) -> Path | None:
-    """Return the path for the table of buildings, beside `output`; None for a GeoPackage, which holds both."""
+    """Return the path for the table of buildings, beside `output`; None for a GeoPackage,
+    which holds both."""
     suffix = output.suffix.lower()
     if suffix == ".gpkg":
         return None
-    return output.with_name(f"{output.stem}_buildings{'.parquet' if suffix == '.parquet' else '.csv'}")
+    return output.with_name(
+        f"{output.stem}_buildings{'.parquet' if suffix == '.parquet' else '.csv'}"
+    )
 
 
 def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, output: Path) -> None:
     """Write both tables, each file atomically, in the format of the suffix of `output`.
 
-    `.csv`: the place as WKT. `.gpkg`: layers `scatterers` and `buildings`. `.geojson`: RFC 7946, so reprojected to
-    WGS 84, with seven decimals (1 cm). `.parquet`: GeoParquet. The table of buildings has no footprints; where it is a
-    file of its own, see `buildings_path`.
+    `.csv`: the place as WKT. `.gpkg`: layers `scatterers` and `buildings`. `.geojson`: RFC
+    7946, so reprojected to WGS 84, with seven decimals (1 cm). `.parquet`: GeoParquet. The
+    table of buildings has no footprints; where it is a file of its own, see
+    `buildings_path`.
 
     Raises:
         InputError: the disk refused.
@@ -161,22 +185,29 @@ class ExplainedBuildings(NamedTuple):
     """Rows of all buildings, see `building_table`."""
 
 
-def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Path | None = None) -> ExplainedBuildings:
-    """Write the reasons of the judgements of `plumbline predict`, and drawings if wanted; all files or none.
+def explain(
+    request: Request, output: Path, chosen: Sequence[str] = (), plan: Path | None = None
+) -> ExplainedBuildings:
+    """Write the reasons of the judgements of `plumbline predict`, and drawings if wanted;
+    all files or none.
 
     Args:
         request: what is judged. The package's network in float32 is explained.
-        output: rows of scatterers; the suffix names the format. The rows of buildings go beside, see `write_tables`.
+        output: rows of scatterers; the suffix names the format. The rows of buildings go
+            beside, see `write_tables`.
         chosen: `building_id` of the buildings to explain; empty: all with an answer.
         plan: HTML file.
 
     Raises:
-        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+        InputError: anything given is missing, damaged or does not fit together. No file is
+            written then.
     """
     buildings_file = buildings_path(output)
     network = load_network(request.package)  # before the city: that takes longer to read
     opened = open_city(
-        request, Outputs(output, plan, [buildings_file] if buildings_file else [], "plan"), say=Say.OFFSET
+        request,
+        Outputs(output, plan, [buildings_file] if buildings_file else [], "plan"),
+        say=Say.OFFSET,
     )
     footprints = opened.city.footprints
     names = footprints["building_id"].to_numpy(object)
@@ -188,13 +219,16 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
     sequences = prepared.sequences.take(place)
     attributions = attribute_answers(network, sequences)
     _log_explained(
-        footprints["building_id"].iloc[rows], judged, reason_sentences(opened.options.limits(opened.model.prepare))
+        footprints["building_id"].iloc[rows],
+        judged,
+        reason_sentences(opened.options.limits(opened.model.prepare)),
     )
     points = product_points(prepared, place, opened.city.points)
     listed = rows if chosen else rows[has_answers[rows]]
     table = pd.DataFrame(judged.table.drop(columns="geometry")).iloc[listed].reset_index(drop=True)
     explained = ExplainedBuildings(
-        scatterer_table(sequences, points, attributions, footprints.crs), building_table(table, sequences, attributions)
+        scatterer_table(sequences, points, attributions, footprints.crs),
+        building_table(table, sequences, attributions),
     )
     with ExitStack() as staged:
         if plan is not None:
@@ -217,7 +251,8 @@ def explain(request: Request, output: Path, chosen: Sequence[str] = (), plan: Pa
 
 
 def _log_explained(names: pd.Series, judged: CityPredictions, sentences: dict[str, str]) -> None:
-    """Log which of the buildings are explained, by reason. `names`: with the rows of `judged` as index."""
+    """Log which of the buildings are explained, by reason. `names`: with the rows of
+    `judged` as index."""
     for reason, ids in names.groupby(judged.reason[names.index]):
         if reason in ANSWERED_REASONS:
             log.info("%d buildings explained (%s)", len(ids), reason)
@@ -225,4 +260,9 @@ def _log_explained(names: pd.Series, judged: CityPredictions, sentences: dict[st
         remainder = f" and {len(ids) - MAX_NAMED} others" if len(ids) > MAX_NAMED else ""
         sentence = judged.explanation[ids.index[0]] if len(ids) == 1 else sentences[reason]
         listed = ", ".join(ids[:MAX_NAMED]) + remainder
-        warn("not explained, because not judged (%s): %s", sentence, listed, key="buildings.not_judged")
+        warn(
+            "not explained, because not judged (%s): %s",
+            sentence,
+            listed,
+            key="buildings.not_judged",
+        )

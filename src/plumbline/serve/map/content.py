@@ -39,7 +39,8 @@ class MapPoints:
     east_north: Array
     """(N, 2) m, in the map's CRS."""
     velocity: Array
-    """(N,) mean LOS velocity, mm/yr, positive towards the satellite; NaN with fewer than two epochs."""
+    """(N,) mean LOS velocity, mm/yr, positive towards the satellite; NaN with fewer than
+    two epochs."""
     near: int
     """Number of points of the track near the buildings, drawn or not."""
     row: NDArray[np.intp]
@@ -47,17 +48,23 @@ class MapPoints:
 
 
 def map_crs(predictions: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> pyproj.CRS:
-    """Return a projected CRS in metres: that of the points, else the footprints' own, else their UTM zone."""
+    """Return a projected CRS in metres: that of the points, else the footprints' own, else
+    their UTM zone."""
     if tracks:
         return pyproj.CRS(tracks[0].crs)
     footprints_crs: pyproj.CRS = predictions.crs
-    if footprints_crs.is_projected and all(axis.unit_name == "metre" for axis in footprints_crs.axis_info):
+    if footprints_crs.is_projected and all(
+        axis.unit_name == "metre" for axis in footprints_crs.axis_info
+    ):
         return footprints_crs
     return pyproj.CRS(predictions.estimate_utm_crs())
 
 
-def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Array, limit: int) -> list[MapPoints]:
-    """Return the points near the buildings with their velocity, thinned evenly to `limit` over all tracks.
+def points_near_buildings(
+    tracks: Sequence[Track], crs: pyproj.CRS, bounds: Array, limit: int
+) -> list[MapPoints]:
+    """Return the points near the buildings with their velocity, thinned evenly to `limit`
+    over all tracks.
 
     Args:
         tracks: K points tables.
@@ -71,13 +78,18 @@ def points_near_buildings(tracks: Sequence[Track], crs: pyproj.CRS, bounds: Arra
         to_map = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True)
         x, y = to_map.transform(track.easting, track.northing)
         candidates.append(
-            (np.stack([x, y], axis=1), np.flatnonzero((x >= west) & (x <= east) & (y >= south) & (y <= north)))
+            (
+                np.stack([x, y], axis=1),
+                np.flatnonzero((x >= west) & (x <= east) & (y >= south) & (y <= north)),
+            )
         )
     total = sum(len(near_rows) for _, near_rows in candidates)
     share = min(1.0, limit / max(total, 1))
     drawn = []
     for track, (east_north, near_rows) in zip(tracks, candidates, strict=True):
-        rows = near_rows[np.linspace(0, len(near_rows) - 1, int(len(near_rows) * share)).round().astype(int)]
+        rows = near_rows[
+            np.linspace(0, len(near_rows) - 1, int(len(near_rows) * share)).round().astype(int)
+        ]
         velocity = velocity_mm_per_year(track.displacement[rows], track.epochs)
         drawn.append(MapPoints(track.name, east_north[rows], velocity, len(near_rows), rows))
     return drawn
@@ -103,11 +115,14 @@ def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:
 
 
 def count_from_0(document: dict[str, Any]) -> dict[str, Any]:
-    """Return the map document of a city on both sides of 180 degrees with all longitudes from 0 to 360."""
+    """Return the map document of a city on both sides of 180 degrees with all longitudes
+    from 0 to 360."""
     for part in [*document["points"], *document["histories"]["series"]]:
         part["lon"] = _from_0(part["lon"])
     features = [
-        feature for name in ("buildings", "areas", "causes", "levelling") for feature in document[name]["features"]
+        feature
+        for name in ("buildings", "areas", "causes", "levelling")
+        for feature in document[name]["features"]
     ]
     for feature in features:
         feature["geometry"]["coordinates"] = _places_from_0(feature["geometry"]["coordinates"])
@@ -116,7 +131,10 @@ def count_from_0(document: dict[str, Any]) -> dict[str, Any]:
         for feature in document["buildings"]["features"]
         for place in shapely.get_coordinates(shapely.geometry.shape(feature["geometry"]))
     ]
-    return {**document, "bounds": [*np.min(edges, axis=0).tolist(), *np.max(edges, axis=0).tolist()]}
+    return {
+        **document,
+        "bounds": [*np.min(edges, axis=0).tolist(), *np.max(edges, axis=0).tolist()],
+    }
 
 
 def _places_from_0(coordinates: Any) -> Any:
@@ -149,7 +167,10 @@ def description(building: Any, explanation: str) -> str:
     if is_answered(building):
         code = int(building.burland_category)
         lines.append(f"Category {code}, {CATEGORY_NAMES[code]}")
-        interval = f"({INTERVAL} {format_permille(building.severity_low)} to {format_permille(building.severity_high)})"
+        interval = (
+            f"({INTERVAL} {format_permille(building.severity_low)} to "
+            f"{format_permille(building.severity_high)})"
+        )
         lines.append(f"Severity {format_permille(building.severity_permille)} permille {interval}")
         if shows_quadrant(building):
             lines.append(f"Quadrant {building.quadrants.replace('|', ' or ')}")

@@ -1,4 +1,5 @@
-"""Make the map document: everything that the page shows of one city, as plain JSON values in WGS 84."""
+"""Make the map document: everything that the page shows of one city, as plain JSON values
+in WGS 84."""
 
 from __future__ import annotations
 
@@ -17,7 +18,12 @@ from plumbline.core.compass import frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.interface import SURE_DAMAGE
 from plumbline.prepare.assignment.nearest import UNASSIGNED
-from plumbline.reporting.colours import CATEGORY_NAMES, PROBABILITY_COLOURS, PROBABILITY_EDGES, PROBABILITY_NAMES
+from plumbline.reporting.colours import (
+    CATEGORY_NAMES,
+    PROBABILITY_COLOURS,
+    PROBABILITY_EDGES,
+    PROBABILITY_NAMES,
+)
 from plumbline.serve.base_rate import DamageRate
 from plumbline.serve.columns import (
     DECIMALS,
@@ -55,9 +61,10 @@ PAGE = {
     },
     "permille": {"decimals": PERMILLE_DECIMALS, "bounds": list(CATEGORY_BOUNDS_PERMILLE)},
 }
-"""Constants that the page needs in every document: the document's version (a page refuses another), the smallest
-probability of damage of a flagged building, the classes of probability, and the format of a strain: its decimals, and
-the bounds of the categories, up to which it is never rounded."""
+"""Constants that the page needs in every document: the document's version (a page refuses
+another), the smallest probability of damage of a flagged building, the classes of
+probability, and the format of a strain: its decimals, and the bounds of the categories, up
+to which it is never rounded."""
 MAX_POINTS = 50_000
 """Most points in a map, so that a phone can still move it."""
 
@@ -73,17 +80,20 @@ def make_document(
 
     Args:
         judged: at least one building, with a CRS, and why each is not judged.
-        tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the footer has their number.
+        tracks: points tables; may be empty. At most `MAX_POINTS` points are drawn, and the
+            footer has their number.
         title: heading of the page.
         every: one in this many points is in `tracks`.
-        owners: of each track (N,) the row in the predictions of the building to which each point belongs,
-            `UNASSIGNED` without one. None: histories are of all points beside a building.
+        owners: of each track (N,) the row in the predictions of the building to which each
+            point belongs, `UNASSIGNED` without one. None: histories are of all points
+            beside a building.
 
     Returns:
-        `PAGE`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east, north; across 180
-        degrees, all longitudes are from 0 to 360), `columns` (their order in the predictions), `constants` (columns
-        with one value for all buildings that have one), `categories`, `reason_groups`, `buildings` (GeoJSON, the most
-        probably damaged first), `points` (of each track), `velocity_limit` (mm/yr), `histories`, `courses`,
+        `PAGE`, `title`, `subtitle`, `footer`, `damage_rate`, `bounds` (west, south, east,
+        north; across 180 degrees, all longitudes are from 0 to 360), `columns` (their order
+        in the predictions), `constants` (columns with one value for all buildings that have
+        one), `categories`, `reason_groups`, `buildings` (GeoJSON, the most probably damaged
+        first), `points` (of each track), `velocity_limit` (mm/yr), `histories`, `courses`,
         `areas`, `causes` and `levelling` (GeoJSON). No NaN is in it.
     """
     crs = map_crs(judged.table, tracks)
@@ -107,7 +117,9 @@ def make_document(
         "reason_groups": {name: label for name, (label, _) in REASON_GROUPS.items()},
         "buildings": _building_features(shown),
         "points": _point_entries(points, shown.crs),
-        "velocity_limit": colour_limit(np.concatenate([np.zeros(0), *(part.velocity for part in points)])),
+        "velocity_limit": colour_limit(
+            np.concatenate([np.zeros(0), *(part.velocity for part in points)])
+        ),
         "histories": histories(
             shown,
             tracks,
@@ -130,8 +142,12 @@ def as_json(document: Mapping[str, Any]) -> str:
 
 
 def _find_constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
-    """Find the columns that hold one value: written once, a large city's file is a tenth smaller."""
-    columns = {"damage_rate": shown["damage_rate"].dropna(), "model_version": shown["model_version"]}
+    """Find the columns that hold one value: written once, a large city's file is a tenth
+    smaller."""
+    columns = {
+        "damage_rate": shown["damage_rate"].dropna(),
+        "model_version": shown["model_version"],
+    }
     return {
         name: (values.iloc[0] if name == "model_version" else float(values.iloc[0]))
         for name, values in columns.items()
@@ -140,7 +156,8 @@ def _find_constants(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
 
 
 def _building_features(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
-    """Make the footprints' FeatureCollection; a column without a value is left out of a building's properties."""
+    """Make the footprints' FeatureCollection; a column without a value is left out of a
+    building's properties."""
     group = {reason: name for name, (_, reasons) in REASON_GROUPS.items() for reason in reasons}
     constant = _find_constants(shown)
     columns = {name: _json_values(shown, name) for name in DTYPES if name not in constant}
@@ -158,12 +175,18 @@ def _building_features(shown: geopandas.GeoDataFrame) -> dict[str, Any]:
     return _feature_collection(_to_wgs84(shown.geometry), range(len(shown)), properties)
 
 
-def _place_features(places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]) -> dict[str, Any]:
-    """Make the FeatureCollection of moving areas, causes or levelled points. `decimals`: of columns; 5 without."""
+def _place_features(
+    places: geopandas.GeoDataFrame | None, decimals: Mapping[str, int]
+) -> dict[str, Any]:
+    """Make the FeatureCollection of moving areas, causes or levelled points. `decimals`: of
+    columns; 5 without."""
     if places is None:
         return _feature_collection(np.zeros(0, object), [], [])
     columns = pd.DataFrame(places.drop(columns="geometry")).round(dict(decimals)).round(5)
-    properties = [{name: value for name, value in row.items() if pd.notna(value)} for row in columns.to_dict("records")]
+    properties = [
+        {name: value for name, value in row.items() if pd.notna(value)}
+        for row in columns.to_dict("records")
+    ]
     return _feature_collection(_to_wgs84(places.geometry), range(len(places)), properties)
 
 
@@ -173,11 +196,15 @@ def _to_wgs84(geometry: geopandas.GeoSeries) -> NDArray[np.object_]:
 
 
 def _feature_collection(
-    geometry: NDArray[np.object_], identifiers: Sequence[int], properties: Sequence[Mapping[str, Any]]
+    geometry: NDArray[np.object_],
+    identifiers: Sequence[int],
+    properties: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     features = [
         {"type": "Feature", "id": number, "geometry": json.loads(text), "properties": entry}
-        for number, text, entry in zip(identifiers, shapely.to_geojson(geometry), properties, strict=True)
+        for number, text, entry in zip(
+            identifiers, shapely.to_geojson(geometry), properties, strict=True
+        )
     ]
     return {"type": "FeatureCollection", "features": features}
 
@@ -188,13 +215,20 @@ def _json_values(shown: geopandas.GeoDataFrame, name: str) -> list[Any]:
     if DTYPES[name] == "str":
         return [value if isinstance(value, str) else None for value in column]
     if DTYPES[name] in ("int64", "Int64"):
-        return [None if value is None else int(value) for value in column.astype(object).where(column.notna(), None)]
+        return [
+            None if value is None else int(value)
+            for value in column.astype(object).where(column.notna(), None)
+        ]
     digits, rounded = DECIMALS[name], round_strain if name in STRAINS else round
-    return [rounded(value, digits) if math.isfinite(value) else None for value in column.to_numpy(float).tolist()]
+    return [
+        rounded(value, digits) if math.isfinite(value) else None
+        for value in column.to_numpy(float).tolist()
+    ]
 
 
 def _point_entries(points: list[MapPoints], crs: Any) -> list[dict[str, Any]]:
-    """Make an entry for each track: its name, its number of points near buildings, and the points that are drawn."""
+    """Make an entry for each track: its name, its number of points near buildings, and the
+    points that are drawn."""
     entries = []
     for part in points:
         place = geopandas.points_from_xy(*part.east_north.T, crs=crs).to_crs(WGS84)
@@ -215,18 +249,29 @@ def _write_subtitle(shown: geopandas.GeoDataFrame, tracks: Sequence[Track]) -> s
     text = f"Model version {', '.join(sorted(shown['model_version'].unique()))}"
     epochs = [track.epochs.astype("datetime64[D]") for track in tracks if len(track.epochs)]
     if epochs:
-        text += f" · points from {min(part.min() for part in epochs)} to {max(part.max() for part in epochs)}"
+        text += (
+            f" · points from {min(part.min() for part in epochs)} to "
+            f"{max(part.max() for part in epochs)}"
+        )
     return text
 
 
-def _write_footer(shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate) -> str:
+def _write_footer(
+    shown: geopandas.GeoDataFrame, points: list[MapPoints], every: int, rate: DamageRate
+) -> str:
     *bounds, last = (f"{bound:g}" for bound in CATEGORY_BOUNDS_PERMILLE)
-    text = f"{format_counts(shown)}. Categories 1 to 4 begin at a strain of {', '.join(bounds)} and {last} permille."
+    text = (
+        f"{format_counts(shown)}. Categories 1 to 4 begin at a strain of {', '.join(bounds)} "
+        f"and {last} permille."
+    )
     if has_answer(shown).any():
         text += f" Severities and probabilities are for a city like this: {rate}."
     near, drawn = sum(part.near for part in points), sum(len(part.velocity) for part in points)
     if every > 1:
-        text += f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
+        text += (
+            f" Of about {near * every:,} points near the buildings, {drawn:,} can be shown, "
+            "evenly thinned."
+        )
     elif drawn < near:
         text += f" Of {near:,} points near the buildings, {drawn:,} can be shown, evenly thinned."
     elif near:

@@ -17,9 +17,11 @@ from plumbline.serve.map.content import WGS84, MapPoints
 from plumbline.sources.points.track import Track
 
 REACH_M = 5.0
-"""Largest distance from a footprint of a scatterer that is shown beside it: positions of points are no better."""
+"""Largest distance from a footprint of a scatterer that is shown beside it: positions of
+points are no better."""
 MAX_SCATTERERS = 8
-"""Most scatterers that are shown with a building, of one track: first its own, then those beside it."""
+"""Most scatterers that are shown with a building, of one track: first its own, then those
+beside it."""
 MAX_VALUES = 800_000
 """Most displacements in a map: about 1.3 MB of the file."""
 
@@ -39,7 +41,9 @@ class _Candidates(NamedTuple):
     def points(self, building: int, track: int) -> tuple[list[Point], list[Point]]:
         """Return at most `MAX_SCATTERERS` points of a building: its own, and those beside it."""
         first = [(track, row) for row in self.of_building[building][:MAX_SCATTERERS].tolist()]
-        return first, [(track, row) for row in self.beside[building][: MAX_SCATTERERS - len(first)].tolist()]
+        return first, [
+            (track, row) for row in self.beside[building][: MAX_SCATTERERS - len(first)].tolist()
+        ]
 
 
 def histories(
@@ -48,20 +52,24 @@ def histories(
     points: Sequence[MapPoints],
     owners: Sequence[Index] | None = None,
 ) -> dict[str, Any]:
-    """Choose histories until `MAX_VALUES` are taken: those of buildings, judged or not, then those of further points.
+    """Choose histories until `MAX_VALUES` are taken: those of buildings, judged or not,
+    then those of further points.
 
     Args:
         shown: predictions in a projected CRS, in the order in which their histories matter.
         tracks: points tables. points: those of each track that are drawn.
-        owners: of each track (N,) the row in `shown` of the building to which each point belongs, `UNASSIGNED`
-            without one. None: a point belongs to all buildings within reach.
+        owners: of each track (N,) the row in `shown` of the building to which each point
+            belongs, `UNASSIGNED` without one. None: a point belongs to all buildings within
+            reach.
 
     Returns:
-        `tracks`: name and epochs. `series`, one a point: track number, `dot` (its number among the drawn points, if
-        it is), `id`, place in longitude and latitude, displacement in mm (None where missing). `buildings`: row
-        number, as text, to numbers of series of its own points. `beside`: the same of points within reach that
-        belong to another building or to none. `reach_m`. `left_out`: buildings that have such points and no
-        history, because of the bound.
+        `tracks`: name and epochs. `series`, one a point: track number, `dot` (its number
+        among the drawn points, if it is), `id`, place in longitude and latitude,
+        displacement in mm (None where missing). `buildings`: row
+        number, as text, to numbers of series of its own points. `beside`: the same of
+            points within reach that
+        belong to another building or to none. `reach_m`. `left_out`: buildings that have
+        such points and no history, because of the bound.
     """
     footprints = shown.geometry.to_numpy()
     reach = shapely.buffer(footprints, REACH_M)
@@ -91,7 +99,10 @@ def histories(
     further = _choose_further(points, costs, series_numbers, all_near)
     return {
         "tracks": [
-            {"name": track.name, "epochs": track.epochs.astype("datetime64[D]").astype(str).tolist()}
+            {
+                "name": track.name,
+                "epochs": track.epochs.astype("datetime64[D]").astype(str).tolist(),
+            }
             for track in tracks
         ],
         "series": _format_series([*series_numbers, *further], tracks, points),
@@ -110,9 +121,13 @@ def _list_points(candidates: Sequence[_Candidates], building: int) -> Iterator[P
 
 
 def _choose_further(
-    points: Sequence[MapPoints], costs: Sequence[int], with_history: Collection[Point], beside: Iterable[Point]
+    points: Sequence[MapPoints],
+    costs: Sequence[int],
+    with_history: Collection[Point],
+    beside: Iterable[Point],
 ) -> list[Point]:
-    """Choose drawn points without a history while there is room: those `beside` buildings, then some from all over."""
+    """Choose drawn points without a history while there is room: those `beside` buildings,
+    then some from all over."""
     drawn = [(k, row) for k, part in enumerate(points) for row in part.row.tolist()]
     shuffled = [drawn[i] for i in np.random.default_rng(0).permutation(len(drawn))]
     without_history = set(drawn) - set(with_history)
@@ -159,12 +174,15 @@ def _find_candidates(
 
     Args:
         track: N points. reach: (B,) footprints with a margin. footprints: (B,). crs: of both.
-        owner: (N,) footprint to which each point belongs; None: all within reach belong to a footprint.
+        owner: (N,) footprint to which each point belongs; None: all within reach belong to
+            a footprint.
     """
     nothing: list[Index] = [np.zeros(0, np.intp)] * len(reach)
     if not len(reach) or not len(track):
         return _Candidates(nothing, nothing)
-    x, y = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True).transform(track.easting, track.northing)
+    x, y = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True).transform(
+        track.easting, track.northing
+    )
     points, ids = shapely.points(x, y), track.point_id.astype(str)
     building, point = shapely.STRtree(points).query(reach, predicate="contains")
     if owner is None:
@@ -184,9 +202,11 @@ def _sort_by_building(
     ids: NDArray[np.str_],
     footprints: NDArray[np.object_],
 ) -> list[Index]:
-    """Return the points of each footprint (B,), the nearest first, from pairs of footprint and point (M,).
+    """Return the points of each footprint (B,), the nearest first, from pairs of footprint
+    and point (M,).
 
-    Of points on a footprint those whose names, `ids`, come first: rows differ where a city is read in tiles.
+    Of points on a footprint those whose names, `ids`, come first: rows differ where a city
+    is read in tiles.
     """
     distance_m = shapely.distance(points[point], footprints[building])
     order = np.lexsort((ids[point], distance_m, building))
@@ -202,4 +222,7 @@ def _to_degrees(track: Track) -> NDArray[np.float64]:
 
 def _round_history(displacement: NDArray[np.floating[Any]]) -> list[float | None]:
     """Round a history to 0.1 mm; None where it is missing."""
-    return [round(value, 1) if np.isfinite(value) else None for value in displacement.astype(float).tolist()]
+    return [
+        round(value, 1) if np.isfinite(value) else None
+        for value in displacement.astype(float).tolist()
+    ]

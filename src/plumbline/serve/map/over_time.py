@@ -13,11 +13,13 @@ from plumbline.serve.rules import began_with_record
 
 INTERVAL = "90 % interval"
 MAX_COURSES = 5_000
-"""Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB of the file."""
+"""Most buildings whose strain over time is in a map, the most probably damaged: about 1 MB
+of the file."""
 
 
 def when_text(building: Any) -> str:
-    """Write when damage began and how fast it grows, as `begins 2023-05 (90 % interval ...); grows by ...`.
+    """Write when damage began and how fast it grows, as `begins 2023-05 (90 % interval
+    ...); grows by ...`.
 
     Args:
         building: has the columns `WHEN` of the predictions; an empty text where they are empty.
@@ -27,25 +29,36 @@ def when_text(building: Any) -> str:
         parts.append(f"begins {_beginning_text(building)}")
     if not math.isnan(building.severity_rate):
         rate, low, high = map(
-            format_permille, (building.severity_rate, building.severity_rate_low, building.severity_rate_high)
+            format_permille,
+            (building.severity_rate, building.severity_rate_low, building.severity_rate_high),
         )
         parts.append(f"grows by {rate} permille a year ({INTERVAL} {low} to {high})")
     if building.p_accelerating > 0.5:
-        parts.append(f"faster in the last year than before (probability {format_share(building.p_accelerating)})")
+        parts.append(
+            "faster in the last year than before (probability "
+            f"{format_share(building.p_accelerating)})"
+        )
     return "; ".join(parts)
 
 
 def _beginning_text(building: Any) -> str:
     """Write the month in which damage began; see `when_text`.
 
-    The interval reaches before the most probable day, except on the first day of the record. There the movement may be
-    older than the record, and the interval has no beginning.
+    The interval reaches before the most probable day, except on the first day of the
+    record. There the movement may be older than the record, and the interval has no
+    beginning.
     """
-    month, first_month, last_month = (day[:7] for day in (building.begins, building.begins_early, building.begins_late))
+    month, first_month, last_month = (
+        day[:7] for day in (building.begins, building.begins_early, building.begins_late)
+    )
     if began_with_record(building):
         interval = f" ({INTERVAL} to {last_month})" if last_month != month else ""
         return f"at or before {month}{interval}"
-    return month if first_month == last_month else f"{month} ({INTERVAL} {first_month} to {last_month})"
+    return (
+        month
+        if first_month == last_month
+        else f"{month} ({INTERVAL} {first_month} to {last_month})"
+    )
 
 
 def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[str, Any]:
@@ -55,8 +68,8 @@ def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[st
         shown: predictions, those whose courses matter most first. rows: see `course_rows`.
 
     Returns:
-        `dates`, once for all. `buildings`: row number, as text, to its severity, permille, at each of them:
-        `low`, `value` and `high`.
+        `dates`, once for all. `buildings`: row number, as text, to its severity, permille,
+        at each of them: `low`, `value` and `high`.
     """
     if rows is None or not len(rows):
         return {"dates": [], "buildings": {}}
@@ -68,7 +81,8 @@ def courses(shown: geopandas.GeoDataFrame, rows: pd.DataFrame | None) -> dict[st
         "dates": rows_by_building[names[0]]["date"].tolist(),
         "buildings": {
             str(row_number[name]): {
-                key: rows_by_building[name][column].round(3).tolist() for key, column in columns.items()
+                key: rows_by_building[name][column].round(3).tolist()
+                for key, column in columns.items()
             }
             for name in names
         },

@@ -1,4 +1,5 @@
-"""Put the map document and the built web page together: one HTML file that loads nothing from elsewhere."""
+"""Put the map document and the built web page together: one HTML file that loads nothing
+from elsewhere."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def check_page() -> None:
     missing = [name for name in (SCRIPT, STYLE) if not (BUILT / name).is_file()]
     if missing:
         raise InputError(
-            f"{BUILT / missing[0]}: the map's page is not built. Run `make web` in Plumbline's folder (and install "
+            f"{BUILT / missing[0]}: the map's page is not built. Run `make web` in Plumbline's "
+            "folder (and install "
             "Plumbline again, if it is not installed from there), or leave out the map.",
             key="map.page_not_built",
         )
@@ -69,7 +71,8 @@ def write_map(
     basemap: str | None = None,
     owners: Sequence[NDArray[np.intp]] | None = None,
 ) -> None:
-    """Write the predictions and their points into one HTML file that, without a base map, works without a network.
+    """Write the predictions and their points into one HTML file that, without a base map,
+    works without a network.
 
     Args:
         judged, tracks, title, every, owners: see `make_document`.
@@ -94,8 +97,8 @@ def is_built() -> bool:
 def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = None) -> str:
     """Return the page as one HTML text: with its document, or as the page of the service without.
 
-    The page of the service may ask the server it came from, and nobody else; the one with a document asks nobody,
-    except for the host of its `basemap`, if it has one.
+    The page of the service may ask the server it came from, and nobody else; the one with a
+    document asks nobody, except for the host of its `basemap`, if it has one.
 
     Args:
         document: see `make_document`.
@@ -106,7 +109,9 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
     """
     check_page()
     # A text such as `</script` or `<!--` in a script would end it, or change how the rest is read.
-    script = re.sub(r"</(?=script)", r"<\\/", (BUILT / SCRIPT).read_text(encoding="utf-8"), flags=re.IGNORECASE)
+    script = re.sub(
+        r"</(?=script)", r"<\\/", (BUILT / SCRIPT).read_text(encoding="utf-8"), flags=re.IGNORECASE
+    )
     style = (BUILT / STYLE).read_text(encoding="utf-8")
     title = "Plumbline" if document is None else str(document.get("title", "Plumbline"))
     data = ""
@@ -130,19 +135,23 @@ def packed(document: Mapping[str, Any]) -> str:
 
 
 def _write_policy(script: str, document: Mapping[str, Any] | None, basemap: str | None) -> str:
-    """Write the Content Security Policy: only this script and MapLibre's worker, without network access."""
+    """Write the Content Security Policy: only this script and MapLibre's worker, without
+    network access."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     origin = " 'self'" if document is None else ""
     host = _host(document.get("basemap") if document is not None else basemap)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src blob:; "
-        f"child-src blob:; img-src data: blob:{origin}{host}; connect-src data: blob:{origin}{host}; "
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
+        "worker-src blob:; "
+        f"child-src blob:; img-src data: blob:{origin}{host}; connect-src data: "
+        f"blob:{origin}{host}; "
         "form-action 'none'; base-uri 'none'"
     )
 
 
 def _host(address: object) -> str:
-    """Return the host of a base map for the policy; an empty text for anything but a web address."""
+    """Return the host of a base map for the policy; an empty text for anything but a web
+    address."""
     if not isinstance(address, str):
         return ""
     parts = urlsplit(address)

@@ -75,7 +75,9 @@ class SharesByCause(NamedTuple):
 
 def causes_table(causes: Sequence[CauseEstimate], crs: Any) -> geopandas.GeoDataFrame:
     """Return the estimates of the causes as a table. `crs`: of their places."""
-    return geopandas.GeoDataFrame(causes, columns=CauseEstimate._fields, geometry="geometry", crs=crs)
+    return geopandas.GeoDataFrame(
+        causes, columns=CauseEstimate._fields, geometry="geometry", crs=crs
+    )
 
 
 class _Reach(NamedTuple):
@@ -116,31 +118,46 @@ def shares_by_cause(
         n_judged = int((able & (owner == i)).sum())
         rate[owner == i] = group_rate.rate
         if i >= 0:
-            name[owner == i], reaches[i] = causes[i].name, reaches[i]._replace(judged_buildings=n_judged)
+            name[owner == i], reaches[i] = (
+                causes[i].name,
+                reaches[i]._replace(judged_buildings=n_judged),
+            )
         log.info(
-            "%s: %d judged buildings, about %.2g %% of them damaged (90 %% interval %.2g to %.2g %%)",
-            f"{causes[i].name}, within {reaches[i].reach_m:g} m" if i >= 0 else "away from the causes",
+            "%s: %d judged buildings, about %.2g %% of them damaged (90 %% interval %.2g to %.2g "
+            "%%)",
+            f"{causes[i].name}, within {reaches[i].reach_m:g} m"
+            if i >= 0
+            else "away from the causes",
             *(n_judged, 100 * group_rate.rate, 100 * group_rate.low, 100 * group_rate.high),
         )
     far_rate = groups.get(-1, city)
     return SharesByCause(
         rate,
         name,
-        [_estimate_of(*pair, groups.get(i, far_rate)) for i, pair in enumerate(zip(causes, reaches, strict=True))],
+        [
+            _estimate_of(*pair, groups.get(i, far_rate))
+            for i, pair in enumerate(zip(causes, reaches, strict=True))
+        ],
     )
 
 
 def _warn_of_distance(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> None:
     """Warn how far the nearest cause is from all buildings, and if coordinates look swapped."""
     city = shapely.multipoints(shapely.centroid(geometry))
-    distance_m = np.nan_to_num(shapely.distance(city, [cause.geometry for cause in causes]), nan=np.inf)
+    distance_m = np.nan_to_num(
+        shapely.distance(city, [cause.geometry for cause in causes]), nan=np.inf
+    )
     nearest = int(distance_m.argmin())
     swapped = any(shapely.distance(city, cause.swapped) <= SWAPPED_NEAR_M for cause in causes)
     warn(
         "no cause reaches any building: the nearest, %s, is %s away. They change nothing.%s",
         causes[nearest].name,
-        f"{distance_m[nearest] / 1000:,.0f} km" if distance_m[nearest] >= MIN_KM_M else f"{distance_m[nearest]:,.0f} m",
-        " With both coordinates swapped they lie among the buildings: swap them in the file." if swapped else "",
+        f"{distance_m[nearest] / 1000:,.0f} km"
+        if distance_m[nearest] >= MIN_KM_M
+        else f"{distance_m[nearest]:,.0f} m",
+        " With both coordinates swapped they lie among the buildings: swap them in the file."
+        if swapped
+        else "",
         key="causes.out_of_reach",
     )
 
@@ -159,7 +176,9 @@ def _estimate_of(cause: Cause, reach: _Reach, rate: DamageRate) -> CauseEstimate
     )
 
 
-def _estimate_reaches(causes: Sequence[Cause], near: Sequence[Near], likelihood: _ShareLikelihood) -> list[_Reach]:
+def _estimate_reaches(
+    causes: Sequence[Cause], near: Sequence[Near], likelihood: _ShareLikelihood
+) -> list[_Reach]:
     """Return the given or estimated reach of each cause, m; log the causes that change nothing."""
     widest_owner = _owners(near, [c.reach_m or REACHES_M[-1] for c in causes], len(likelihood.able))
     far_likelihood = likelihood.of_buildings(widest_owner < 0)
@@ -182,9 +201,20 @@ def _estimate_reaches(causes: Sequence[Cause], near: Sequence[Near], likelihood:
         )
         reaches.append(reach)
         if not reach.counts:
-            reason = "are too few to tell" if n_judged < MIN_JUDGED else "show no more damage than the others"
-            message = f"the {n_judged} judged buildings within {reach.reach_m:g} m {reason}, and share theirs"
-            log.info("%s: %s", cause.name, message if n_judged else f"no judged building is within {reach.reach_m:g} m")
+            reason = (
+                "are too few to tell"
+                if n_judged < MIN_JUDGED
+                else "show no more damage than the others"
+            )
+            message = (
+                f"the {n_judged} judged buildings within {reach.reach_m:g} m {reason}, and "
+                "share theirs"
+            )
+            log.info(
+                "%s: %s",
+                cause.name,
+                message if n_judged else f"no judged building is within {reach.reach_m:g} m",
+            )
     return reaches
 
 
@@ -197,14 +227,17 @@ def _group_rates(
 ) -> dict[int, DamageRate]:
     """Return the share of each group. A given share of the city stays the mean of all."""
     p_by_group = {int(i): p_damaged[able & (owner == i)] for i in np.unique(owner)}
-    rates = {i: doubted_rate(p, share, Prior(city.rate, PSEUDO_BUILDINGS)) for i, p in p_by_group.items()}
+    rates = {
+        i: doubted_rate(p, share, Prior(city.rate, PSEUDO_BUILDINGS)) for i, p in p_by_group.items()
+    }
     if city.estimated:
         return rates
     low_shift, high_shift = -20.0, 20.0
     for _ in range(HALVINGS):
         shift = (low_shift + high_shift) / 2
         mean = np.average(
-            [_shift_log_odds(r.rate, shift) for r in rates.values()], weights=list(map(len, p_by_group.values()))
+            [_shift_log_odds(r.rate, shift) for r in rates.values()],
+            weights=list(map(len, p_by_group.values())),
         )
         low_shift, high_shift = (shift, high_shift) if mean < city.rate else (low_shift, shift)
     return {
@@ -227,8 +260,13 @@ def _shift_log_odds(rate: float, shift: float) -> float:
 def _find_near(causes: Sequence[Cause], geometry: NDArray[np.object_]) -> list[Near]:
     """Return the buildings within the reach of each cause, or within the widest that is tried."""
     tree = shapely.STRtree(geometry)
-    rows = [tree.query(cause.geometry, "dwithin", cause.reach_m or REACHES_M[-1]) for cause in causes]
-    return [(near, shapely.distance(geometry[near], cause.geometry)) for near, cause in zip(rows, causes, strict=True)]
+    rows = [
+        tree.query(cause.geometry, "dwithin", cause.reach_m or REACHES_M[-1]) for cause in causes
+    ]
+    return [
+        (near, shapely.distance(geometry[near], cause.geometry))
+        for near, cause in zip(rows, causes, strict=True)
+    ]
 
 
 def _owners(near: Sequence[Near], reach_m: Sequence[float], count: int) -> NDArray[np.intp]:
@@ -241,9 +279,16 @@ def _owners(near: Sequence[Near], reach_m: Sequence[float], count: int) -> NDArr
 
 
 class _ShareLikelihood:
-    """Log likelihood of each building's points under each of G shares; 0 for those that do not count."""
+    """Log likelihood of each building's points under each of G shares; 0 for those that do
+    not count."""
 
-    def __init__(self, p_damaged: NDArray[np.floating[Any]], able: NDArray[np.bool_], share: float, prior: Prior):
+    def __init__(
+        self,
+        p_damaged: NDArray[np.floating[Any]],
+        able: NDArray[np.bool_],
+        share: float,
+        prior: Prior,
+    ):
         """Tabulate the log likelihood: arguments of `shares_by_cause`, and the prior of a share."""
         self.able = able
         shares = np.geomspace(LEAST_RATE, share, N_SHARES)
@@ -261,9 +306,13 @@ class _ShareLikelihood:
         near_posterior = near_likelihood + self._prior_likelihood
         if near_posterior.argmax() <= far_likelihood.argmax():
             return 0.0
-        return float(near_posterior.max() + far_likelihood.max() - (near_likelihood + far_likelihood).max())
+        return float(
+            near_posterior.max() + far_likelihood.max() - (near_likelihood + far_likelihood).max()
+        )
 
-    def likeliest_reach(self, near: Near, is_nearest: NDArray[np.bool_], far_likelihood: Array) -> float:
+    def likeliest_reach(
+        self, near: Near, is_nearest: NDArray[np.bool_], far_likelihood: Array
+    ) -> float:
         """Return the distance at which two shares gain most over one.
 
         Args:

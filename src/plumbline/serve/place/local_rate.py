@@ -70,7 +70,9 @@ def local_rates(
     """
     shares = SharesByCause(np.full(len(geometry), city.rate), np.full(len(geometry), None, object))
     if variation.causes:
-        shares = shares_by_cause(variation.causes, geometry, p_damaged=p_damaged, able=able, share=share, city=city)
+        shares = shares_by_cause(
+            variation.causes, geometry, p_damaged=p_damaged, able=able, share=share, city=city
+        )
     if not (variation.by_place and city.estimated):
         return shares
     centres = shapely.get_coordinates(shapely.centroid(geometry[able]))
@@ -80,7 +82,8 @@ def local_rates(
     if by_place.gain >= MIN_GAIN:
         low, high = 100 * np.quantile(by_place.rate, (0.05, 0.95))
         log.info(
-            "Damage gathers at some places: nine tenths of the buildings have a share from %.2g to %.2g %% "
+            "Damage gathers at some places: nine tenths of the buildings have a share from %.2g "
+            "to %.2g %% "
             "(--damage-rate-by city gives all the same)",
             *(low, high),
         )
@@ -119,7 +122,9 @@ def shares_by_place(odds: Array, place: Array, rate: Array, max_share: float) ->
     for kernel in _kernels(place):
         neighbour_likelihood = kernel @ likelihood
         for firmness in FIRMNESS:
-            local_share = shares[rows, (neighbour_likelihood + firmness * prior_likelihood).argmax(axis=1)]
+            local_share = shares[
+                rows, (neighbour_likelihood + firmness * prior_likelihood).argmax(axis=1)
+            ]
             gain = float((np.log1p(local_share * (odds - 1)) - base_likelihood).sum())
             if gain > best.gain:
                 best = SharesByPlace(local_share, gain)
@@ -134,7 +139,10 @@ def _kernels(place: Array) -> Iterator[csr_matrix]:
     is_self = index == np.arange(count)[:, None]
     # With many buildings at one place, the query may leave out the building itself.
     is_self[~is_self.any(axis=1), -1] = True
-    distance, index = distance[~is_self].reshape(count, n_neighbours), index[~is_self].reshape(count, n_neighbours)
+    distance, index = (
+        distance[~is_self].reshape(count, n_neighbours),
+        index[~is_self].reshape(count, n_neighbours),
+    )
     for number in NEIGHBOURS:
         if number > n_neighbours:
             return

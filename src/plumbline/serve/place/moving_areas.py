@@ -45,7 +45,16 @@ PIECE_POINTS = 4096
 """Number of points whose velocities are fitted together."""
 MIN_CORRELATIONS = (0.8, 0.5)
 """Smallest median correlation with the mean course of the area, for quality 1 and 2."""
-COLUMNS = ("name", "track", "rate_mm_year", "displacement_mm", "points", "buildings", "quality", "geometry")
+COLUMNS = (
+    "name",
+    "track",
+    "rate_mm_year",
+    "displacement_mm",
+    "points",
+    "buildings",
+    "quality",
+    "geometry",
+)
 
 
 class Velocities(NamedTuple):
@@ -68,26 +77,35 @@ def track_velocities(track: Track) -> Velocities:
     finite = rate[np.isfinite(rate)]
     against = rate - (np.median(finite) if len(finite) else 0.0)
     # 1.4826: the standard deviation of normal values, divided by the median of their sizes.
-    return Velocities(against, 1.4826 * float(np.nanmedian(np.abs(against))) if len(finite) else 0.0)
+    return Velocities(
+        against, 1.4826 * float(np.nanmedian(np.abs(against))) if len(finite) else 0.0
+    )
 
 
-def moving_areas(tracks: Sequence[Track], footprints: geopandas.GeoDataFrame) -> geopandas.GeoDataFrame:
+def moving_areas(
+    tracks: Sequence[Track], footprints: geopandas.GeoDataFrame
+) -> geopandas.GeoDataFrame:
     """Return the moving areas of all tracks, the fastest first.
 
     Args:
         tracks: in one projected CRS, each with its reference. footprints: buildings in that CRS.
 
     Returns:
-        `name` (`A1` is the fastest), `track`, `rate_mm_year` (median along LOS, less that of the track),
-        `displacement_mm` (the same over the whole record), `points`, `buildings` (footprints that it touches),
-        `quality` (1: points move alike also over time, to 3: their velocities alone agree), and the
-        polygon around its points.
+        `name` (`A1` is the fastest), `track`, `rate_mm_year` (median along LOS, less that
+        of the track), `displacement_mm` (the same over the whole record), `points`,
+        `buildings` (footprints that it touches), `quality` (1: points move alike also over
+        time, to 3: their velocities alone agree), and the polygon around its points.
     """
-    return tabulate([row for track in tracks for row in _areas(track)], COLUMNS, tracks[0].crs, footprints)
+    return tabulate(
+        [row for track in tracks for row in _areas(track)], COLUMNS, tracks[0].crs, footprints
+    )
 
 
 def tabulate(
-    rows: Sequence[dict[str, Any]], columns: Sequence[str], crs: str, footprints: geopandas.GeoDataFrame
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[str],
+    crs: str,
+    footprints: geopandas.GeoDataFrame,
 ) -> geopandas.GeoDataFrame:
     """Return areas with names and buildings, the fastest first.
 
@@ -96,10 +114,16 @@ def tabulate(
         crs: of the areas and the footprints.
         footprints: buildings.
     """
-    table = pd.DataFrame(rows, columns=[name for name in columns if name not in ("name", "buildings")])
+    table = pd.DataFrame(
+        rows, columns=[name for name in columns if name not in ("name", "buildings")]
+    )
     areas = geopandas.GeoDataFrame(table, geometry="geometry", crs=crs)
-    areas = areas.iloc[np.argsort(-areas["rate_mm_year"].abs().to_numpy(float), kind="stable")].reset_index(drop=True)
-    touched = shapely.STRtree(footprints.geometry.to_numpy()).query(areas.geometry.to_numpy(), predicate="intersects")
+    areas = areas.iloc[
+        np.argsort(-areas["rate_mm_year"].abs().to_numpy(float), kind="stable")
+    ].reset_index(drop=True)
+    touched = shapely.STRtree(footprints.geometry.to_numpy()).query(
+        areas.geometry.to_numpy(), predicate="intersects"
+    )
     areas["buildings"] = np.bincount(touched[0], minlength=len(areas))
     areas["name"] = [f"A{number}" for number in range(1, len(areas) + 1)]
     return areas[list(columns)]
@@ -122,13 +146,18 @@ def _areas(track: Track) -> list[dict[str, Any]]:
     ]
 
 
-def outline(xy: Float, velocities: Velocities, reach: float) -> Iterator[tuple[Index, dict[str, Any]]]:
+def outline(
+    xy: Float, velocities: Velocities, reach: float
+) -> Iterator[tuple[Index, dict[str, Any]]]:
     """Yield the points of each area, see `group_points`, with its rate and the polygon around."""
     for members in group_points(xy, velocities, reach):
         discs = shapely.buffer(shapely.points(xy[members]), reach / 2 + 1e-6)
         yield (
             members,
-            {"rate_mm_year": float(np.median(velocities.against[members])), "geometry": shapely.union_all(discs)},
+            {
+                "rate_mm_year": float(np.median(velocities.against[members])),
+                "geometry": shapely.union_all(discs),
+            },
         )
 
 
@@ -174,7 +203,9 @@ def _count_neighbours(xy: Float, centres: Index, neighbours: Index, reach: float
     """Return the number (N,) of `neighbours` within reach of each point of `centres`, else 0."""
     n_near = np.zeros(len(xy), np.intp)
     if len(centres):
-        n_near[centres] = cKDTree(xy[neighbours]).query_ball_point(xy[centres], reach, return_length=True)
+        n_near[centres] = cKDTree(xy[neighbours]).query_ball_point(
+            xy[centres], reach, return_length=True
+        )
     return n_near
 
 
@@ -184,8 +215,12 @@ def _quality(series: Float) -> int:
     is_finite = np.isfinite(series)
     filled = np.where(is_finite, series, 0.0)
     count = is_finite.sum(0) - is_finite
-    mean_of_others = np.where(count > 0, (filled.sum(0) - filled) / np.maximum(count, 1), 0.0) * is_finite
-    mean_of_others = mean_of_others - (mean_of_others.sum(1) / is_finite.sum(1))[:, None] * is_finite
+    mean_of_others = (
+        np.where(count > 0, (filled.sum(0) - filled) / np.maximum(count, 1), 0.0) * is_finite
+    )
+    mean_of_others = (
+        mean_of_others - (mean_of_others.sum(1) / is_finite.sum(1))[:, None] * is_finite
+    )
     norm = np.sqrt((filled**2).sum(1) * (mean_of_others**2).sum(1))
     correlation = float(np.median((filled * mean_of_others).sum(1) / np.maximum(norm, 1e-12)))
     return 1 + sum(correlation < lowest for lowest in MIN_CORRELATIONS)

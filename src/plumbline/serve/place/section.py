@@ -29,7 +29,17 @@ from plumbline.sources.points.track import Track
 
 Float = NDArray[np.floating[Any]]
 POINT, BUILDING, FIELD = "point", "building", "field"
-COLUMNS = ("kind", "name", "track", "along_m", "along_end_m", "across_m", "rate_mm_year", "displacement_mm", "std_mm")
+COLUMNS = (
+    "kind",
+    "name",
+    "track",
+    "along_m",
+    "along_end_m",
+    "across_m",
+    "rate_mm_year",
+    "displacement_mm",
+    "std_mm",
+)
 """Columns of every row. `along_m`: distance from the beginning of the line; for a building,
 `along_end_m` is where the line leaves it. `across_m`: distance from the line, positive to its left.
 `rate_mm_year`, `displacement_mm`: for a point, of a straight line through its series; for a field,
@@ -51,20 +61,25 @@ def cut(
     field: Path | None = None,
     reading: Reading = AS_THEY_ARE,
 ) -> pd.DataFrame:
-    """Write a cross section as a table, and a picture if wanted; see `cross_section` and `read_line`.
+    """Write a cross section as a table, and a picture if wanted; see `cross_section` and
+    `read_line`.
 
     Raises:
-        InputError: anything given is missing, damaged or elsewhere, or an output has another suffix.
+        InputError: anything given is missing, damaged or elsewhere, or an output has
+            another suffix.
     """
     for path, suffix in ((output, ".csv"), *([(picture, ".svg")] if picture else [])):
         check_output(path, (suffix,))
     buildings = None if predictions is None else read_predictions(predictions)
     if buildings is not None and buildings.crs is None:
         raise InputError(
-            f"{predictions}: a csv has no CRS. Give the predictions as .gpkg, .geojson or .parquet.",
+            f"{predictions}: a csv has no CRS. Give the predictions as .gpkg, .geojson or "
+            ".parquet.",
             key="predictions.no_crs",
         )
-    tracks = read_tracks(point_files(points), reading.ingest, reading.format_, window=reading.window)
+    tracks = read_tracks(
+        point_files(points), reading.ingest, reading.format_, window=reading.window
+    )
     profile = read_line(line, tracks[0].crs)
     section = cross_section(profile, tracks, within_m, buildings, field)
     with atomic_file(output) as temporary:
@@ -72,10 +87,15 @@ def cut(
     if picture is not None:
         with atomic_file(picture) as temporary:
             temporary.write_text(
-                draw_section(section, profile, f"Cross section, {profile.length:.0f} m"), encoding="utf-8"
+                draw_section(section, profile, f"Cross section, {profile.length:.0f} m"),
+                encoding="utf-8",
             )
     counts = section["kind"].value_counts()
-    log.info("%.0f m: %s", profile.length, ", ".join(f"{count} rows of kind {kind}" for kind, count in counts.items()))
+    log.info(
+        "%.0f m: %s",
+        profile.length,
+        ", ".join(f"{count} rows of kind {kind}" for kind, count in counts.items()),
+    )
     return section
 
 
@@ -98,13 +118,15 @@ def read_line(text: str, crs: str) -> shapely.LineString:
     lines = frame[frame.geometry.geom_type.isin(("LineString", "MultiLineString"))]
     if len(lines) != 1:
         raise InputError(
-            f"--line {text}: {len(lines)} lines found, one is needed. Give a file with the one to cut along.",
+            f"--line {text}: {len(lines)} lines found, one is needed. Give a file with the one "
+            "to cut along.",
             key="line.not_one",
         )
     merged = shapely.line_merge(reprojected(f"--line {text}", lines, crs).geometry.iloc[0])
     if merged.geom_type != "LineString" or not merged.length > 0:
         raise InputError(
-            f"--line {text}: the line is in pieces or has no length. Give one that is connected.", key="line.in_pieces"
+            f"--line {text}: the line is in pieces or has no length. Give one that is connected.",
+            key="line.in_pieces",
         )
     return merged
 
@@ -112,12 +134,16 @@ def read_line(text: str, crs: str) -> shapely.LineString:
 def _parse_coordinates(text: str) -> shapely.LineString:
     try:
         corners = [tuple(float(part) for part in corner.split(",")) for corner in text.split()]
-        if all(len(c) == 2 and abs(c[0]) <= 360 and abs(c[1]) <= 90 for c in corners) and len(corners) > 1:
+        if (
+            all(len(c) == 2 and abs(c[0]) <= 360 and abs(c[1]) <= 90 for c in corners)
+            and len(corners) > 1
+        ):
             return shapely.LineString(corners)
     except ValueError:
         pass
     raise InputError(
-        f"--line {text}: no such file, and no coordinates. Write them as '13.17,38.70 13.19,38.71'.",
+        f"--line {text}: no such file, and no coordinates. Write them as '13.17,38.70 "
+        "13.19,38.71'.",
         key="line.not_coordinates",
     )
 
@@ -144,14 +170,21 @@ def cross_section(
         parts.append(_buildings(line, predictions.to_crs(tracks[0].crs)))
     if field is not None:
         parts.append(_field(line, field, tracks[0].crs))
-    section = pd.concat([part for part in parts if len(part)] or [pd.DataFrame(columns=list(COLUMNS))])
+    section = pd.concat(
+        [part for part in parts if len(part)] or [pd.DataFrame(columns=list(COLUMNS))]
+    )
     if section.empty:
         raise InputError(
-            f"--line: no point is within {within_m:g} m of it. Is it in this place? Give a wider --within.",
+            f"--line: no point is within {within_m:g} m of it. Is it in this place? Give a wider "
+            "--within.",
             key="line.no_point",
         )
     columns = [*COLUMNS, *(name for name in FIGURES if name in section)]
-    return section.reindex(columns=columns).sort_values(["kind", "along_m"], kind="stable").reset_index(drop=True)
+    return (
+        section.reindex(columns=columns)
+        .sort_values(["kind", "along_m"], kind="stable")
+        .reset_index(drop=True)
+    )
 
 
 def _points(line: shapely.LineString, track: Track, within_m: float) -> pd.DataFrame:
@@ -177,14 +210,22 @@ def _side(line: shapely.LineString, along: Float, places: NDArray[np.object_]) -
     """Return 1 for each place to the left of a line, and -1 to its right."""
     step = min(0.1, line.length / 100)
     end_m = np.clip(along, step, line.length)
-    end, start = (shapely.get_coordinates(shapely.line_interpolate_point(line, at)) for at in (end_m, end_m - step))
+    end, start = (
+        shapely.get_coordinates(shapely.line_interpolate_point(line, at))
+        for at in (end_m, end_m - step)
+    )
     direction, from_start = end - start, shapely.get_coordinates(places) - start
-    return np.where(direction[:, 0] * from_start[:, 1] - direction[:, 1] * from_start[:, 0] >= 0, 1.0, -1.0)
+    return np.where(
+        direction[:, 0] * from_start[:, 1] - direction[:, 1] * from_start[:, 0] >= 0, 1.0, -1.0
+    )
 
 
 def _buildings(line: shapely.LineString, predictions: geopandas.GeoDataFrame) -> pd.DataFrame:
     crossed = predictions[predictions.geometry.intersects(line)]
-    corners = [shapely.points(shapely.get_coordinates(shapely.intersection(shape, line))) for shape in crossed.geometry]
+    corners = [
+        shapely.points(shapely.get_coordinates(shapely.intersection(shape, line)))
+        for shape in crossed.geometry
+    ]
     positions = [shapely.line_locate_point(line, points) for points in corners]
     rows = pd.DataFrame(
         {
@@ -208,7 +249,9 @@ def _field(line: shapely.LineString, path: Path, crs: str) -> pd.DataFrame:
 
     try:
         with rasterio.open(path) as source:
-            along = np.linspace(0, line.length, min(MAX_SAMPLES, 2 + int(line.length / source.res[0])))
+            along = np.linspace(
+                0, line.length, min(MAX_SAMPLES, 2 + int(line.length / source.res[0]))
+            )
             east, north = shapely.get_coordinates(shapely.line_interpolate_point(line, along)).T
             places = zip(*transform(crs, source.crs, east, north), strict=True)
             samples = np.array(list(source.sample(places, masked=True)), float)
@@ -219,7 +262,10 @@ def _field(line: shapely.LineString, path: Path, crs: str) -> pd.DataFrame:
             key="field.unreadable",
         ) from None
     std_bands = [number for number, name in enumerate(names) if name and "std" in name]
-    displacement_mm, std_mm = samples[:, 0], samples[:, std_bands[0]] if std_bands else np.full(len(samples), np.nan)
+    displacement_mm, std_mm = (
+        samples[:, 0],
+        samples[:, std_bands[0]] if std_bands else np.full(len(samples), np.nan),
+    )
     has_value = np.isfinite(displacement_mm)
     rows = {
         "kind": FIELD,
@@ -244,9 +290,16 @@ def draw_section(section: pd.DataFrame, line: shapely.LineString, title: str) ->
     if len(field):
         # 1.645 standard errors: half of the 90 % interval.
         value, half_width = field["displacement_mm"], 1.645 * field["std_mm"].fillna(0)
-        band = Band(*(c.tolist() for c in (field["along_m"], value, value - half_width, value + half_width)))
+        band = Band(
+            *(c.tolist() for c in (field["along_m"], value, value - half_width, value + half_width))
+        )
     bars = [
-        Bar(f"{building.name_} {_format_answer(building)}", building.along_m, building.along_end_m, _colour(building))
+        Bar(
+            f"{building.name_} {_format_answer(building)}",
+            building.along_m,
+            building.along_end_m,
+            _colour(building),
+        )
         for building in crossed.rename(columns={"name": "name_"}).itertuples()
     ]
     return section_chart(title, line.length, dots, band, bars)
@@ -255,7 +308,10 @@ def draw_section(section: pd.DataFrame, line: shapely.LineString, title: str) ->
 def _format_answer(building: Any) -> str:
     if not np.isfinite(getattr(building, "severity_permille", np.nan)):
         return "not judged"
-    return f"{format_permille(building.severity_permille)} permille, damaged with {format_share(building.p_damaged)}"
+    return (
+        f"{format_permille(building.severity_permille)} permille, damaged with "
+        f"{format_share(building.p_damaged)}"
+    )
 
 
 def _colour(building: Any) -> str:

@@ -17,7 +17,12 @@ from scipy.special import expit, ndtr
 
 from plumbline.core.console import log
 from plumbline.prepare.assignment.owners import OFFSET_MM, footprint_middle
-from plumbline.prepare.response.decompose import Decomposition, TrackMeans, grouped_medians, solve_units
+from plumbline.prepare.response.decompose import (
+    Decomposition,
+    TrackMeans,
+    grouped_medians,
+    solve_units,
+)
 from plumbline.prepare.response.whole_building import LIKELY_TILT, WholeBuildings
 from plumbline.serve.columns import LINE_OF_SIGHT, VERTICAL
 
@@ -58,7 +63,8 @@ NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 
 
 class Comparable(NamedTuple):
-    """Movements that can be compared: all vertical, or all along the lines of sight of one track."""
+    """Movements that can be compared: all vertical, or all along the lines of sight of one
+    track."""
 
     value: Float
     """(F,) mm; NaN where not known."""
@@ -90,7 +96,8 @@ def whole_columns(
     n_one_sided = sum(int(movements.is_reported.sum()) for movements in along)
     if n_one_sided:
         log.info(
-            "%d of %d buildings with a settlement are seen well by ascending or by descending tracks alone: "
+            "%d of %d buildings with a settlement are seen well by ascending or by descending "
+            "tracks alone: "
             "theirs is along the line of sight, not vertical",
             n_one_sided,
             int(np.isfinite(settlement).sum()),
@@ -128,7 +135,8 @@ def comparable_movements(whole: WholeBuildings) -> list[Comparable]:
 
     has_enough = has_change & (whole.agreeing >= MIN_SCATTERERS)
     leading = has_enough.copy()
-    # Of tracks that all have few, the one with most scatterers leads, and of equal ones the more precise.
+    # Of tracks that all have few, the one with most scatterers leads, and of equal ones the
+    # more precise.
     few_rows = np.flatnonzero(has_change.any(1) & ~has_enough.any(1))
     rank = np.where(has_change, whole.agreeing + weight / (1 + weight), -1)
     leading[few_rows, rank[few_rows].argmax(1)] = True
@@ -143,14 +151,18 @@ def comparable_movements(whole: WholeBuildings) -> list[Comparable]:
     up = solution.up - (1 - p_on_building) * difference_mm
     variance = p_on_building * solution.up_se**2 + (1 - p_on_building) * by_leading.up_variance
     variance += p_on_building * (1 - p_on_building) * difference_mm**2
-    vertical = Comparable(np.where(has_both, up, np.nan), np.where(has_both, variance, np.nan), has_both)
+    vertical = Comparable(
+        np.where(has_both, up, np.nan), np.where(has_both, variance, np.nan), has_both
+    )
     is_contradicted = ~has_enough.any(1) & (has_change & ~counts).any(1)
     is_one_sided = has_change.any(1) & ~has_both & ~is_contradicted
     best_track, los_variance = (weight * leading).argmax(1), whole.variance + _level_variance(whole)
     return [
         vertical,
         *(
-            Comparable(whole.change[:, track], los_variance[:, track], is_one_sided & (best_track == track))
+            Comparable(
+                whole.change[:, track], los_variance[:, track], is_one_sided & (best_track == track)
+            )
             for track in range(has_change.shape[1])
         ),
     ]
@@ -179,7 +191,8 @@ def _solve_leading_tracks(
 
     Args:
         whole: of F buildings in T tracks.
-        weight: (F, T) inverse variances of the changes, 1/mm2; 0 where a track does not see a building.
+        weight: (F, T) inverse variances of the changes, 1/mm2; 0 where a track does not see
+            a building.
         leading: (F, T) tracks that count in any case.
         reliable: movements by the tracks of enough scatterers.
     """
@@ -191,23 +204,34 @@ def _solve_leading_tracks(
         # errors.
         east_2 = np.median((reliable.east[has_east] - median_east) ** 2) / MEDIAN_OF_SQUARE
         excess = max(float(east_2 - np.median(reliable.east_se[has_east] ** 2)), 0.0)
-    east_variance = (n_reliable * excess + PRIOR_COUNT * SIDEWAYS_MM**2) / (n_reliable + PRIOR_COUNT)
+    east_variance = (n_reliable * excess + PRIOR_COUNT * SIDEWAYS_MM**2) / (
+        n_reliable + PRIOR_COUNT
+    )
 
     # Weighted least squares of the movement (east, up), with a normal prior of both.
     change = np.where(weight > 0, whole.change - reliable.offset, 0)
     los, leading_weight = whole.los[..., [0, 2]], np.where(leading, weight, 0)
-    normal = np.einsum("ft,fti,ftj->fij", leading_weight, los, los) + np.diag([1 / east_variance, PRIOR_UP_WEIGHT])
-    rhs = np.einsum("ft,fti->fi", leading_weight * change, los) + np.array([median_east / east_variance, 0])
+    normal = np.einsum("ft,fti,ftj->fij", leading_weight, los, los) + np.diag(
+        [1 / east_variance, PRIOR_UP_WEIGHT]
+    )
+    rhs = np.einsum("ft,fti->fi", leading_weight * change, los) + np.array(
+        [median_east / east_variance, 0]
+    )
     covariance = np.linalg.inv(normal)
     movement = np.einsum("fij,fj->fi", covariance, rhs)
 
     residual_2 = (change - np.einsum("fti,fi->ft", los, movement)) ** 2
-    error_2 = np.einsum("fti,fij,ftj->ft", los, covariance, los) + 1 / np.where(weight > 0, weight, 1)
+    error_2 = np.einsum("fti,fij,ftj->ft", los, covariance, los) + 1 / np.where(
+        weight > 0, weight, 1
+    )
     elsewhere_2 = error_2 + OFFSET_MM**2
     # Logarithm of N(residual; 0, elsewhere_2) / N(residual; 0, error_2).
     log_ratio = residual_2 * (1 / error_2 - 1 / elsewhere_2) / 2 - np.log(elsewhere_2 / error_2) / 2
     on_building = np.ones(leading.shape)
-    for in_group, share in ((whole.agreeing < 2, ELSEWHERE_OF_ONE), (whole.agreeing >= 2, ELSEWHERE_OF_TWO)):
+    for in_group, share in (
+        (whole.agreeing < 2, ELSEWHERE_OF_ONE),
+        (whole.agreeing >= 2, ELSEWHERE_OF_TWO),
+    ):
         rows = (weight > 0) & ~leading & in_group
         on_building[rows] = _probability_on_building(log_ratio[rows], share)
     return _LeadingMovements(movement[:, 1], covariance[:, 1, 1], on_building)
@@ -223,7 +247,9 @@ def _probability_on_building(log_ratio: Float, share: float) -> Float:
     p_on_building, elsewhere_share = np.zeros(len(log_ratio)), share
     for _ in range(EM_ROUNDS):
         p_on_building = expit(np.log(1 / elsewhere_share - 1) - log_ratio)
-        elsewhere_share = ((1 - p_on_building).sum() + PRIOR_COUNT * share) / (len(p_on_building) + PRIOR_COUNT)
+        elsewhere_share = ((1 - p_on_building).sum() + PRIOR_COUNT * share) / (
+            len(p_on_building) + PRIOR_COUNT
+        )
     return np.asarray(p_on_building, float)
 
 
@@ -251,7 +277,10 @@ def medians_around(place: Float, movements: Comparable, radius_m: float) -> Comp
         place: (F, 2) m. movements: of the F buildings. radius_m: m.
     """
     value, variance = np.full((2, len(place)), np.nan)
-    with_value, targets = np.flatnonzero(np.isfinite(movements.value)), np.flatnonzero(movements.is_reported)
+    with_value, targets = (
+        np.flatnonzero(np.isfinite(movements.value)),
+        np.flatnonzero(movements.is_reported),
+    )
     if len(with_value) <= MIN_NEIGHBOURS or not len(targets):
         return Comparable(value, variance, movements.is_reported)
     tree = cKDTree(place[with_value])
@@ -267,13 +296,21 @@ def medians_around(place: Float, movements: Comparable, radius_m: float) -> Comp
         # The number of values below the median has the variance p (1 - p) for each of them. Divided
         # by the square of their density at the median, it is the variance of the median.
         deviation = (movements.value[neighbour] - median[target]) / np.sqrt(error_2)
-        below, densities = ndtr(-deviation), np.exp(-(deviation**2) / 2) / np.sqrt(2 * np.pi * error_2) + 1e-12
+        below, densities = (
+            ndtr(-deviation),
+            np.exp(-(deviation**2) / 2) / np.sqrt(2 * np.pi * error_2) + 1e-12,
+        )
         density = np.maximum(np.bincount(target, densities, len(part)), 1e-100)
         spread = np.bincount(target, below * (1 - below) + 1e-12, len(part)) / density**2
         # A median in a gap between two values has their error.
-        median_variance = np.minimum(spread, np.bincount(target, densities * error_2, len(part)) / density)
+        median_variance = np.minimum(
+            spread, np.bincount(target, densities * error_2, len(part)) / density
+        )
         has_enough = count >= MIN_NEIGHBOURS
-        value[part[has_enough]], variance[part[has_enough]] = median[has_enough], median_variance[has_enough]
+        value[part[has_enough]], variance[part[has_enough]] = (
+            median[has_enough],
+            median_variance[has_enough],
+        )
     return Comparable(value, variance, movements.is_reported)
 
 
@@ -287,13 +324,18 @@ def _tilts(whole: WholeBuildings) -> tuple[Float, Float, Float]:
     # it.
     nodes = np.stack(np.meshgrid(NODES, NODES), axis=-1).reshape(-1, 2)
     weights = np.outer(NODE_WEIGHTS, NODE_WEIGHTS).ravel() / NODE_WEIGHTS.sum() ** 2
-    sampled = tilt[:, None] + nodes @ np.linalg.cholesky(whole.tilt_covariance[has_tilt]).transpose(0, 2, 1)
-    error[has_tilt] = np.sqrt((np.hypot(sampled[..., 0], sampled[..., 1]) - size[has_tilt, None]) ** 2 @ weights)
+    sampled = tilt[:, None] + nodes @ np.linalg.cholesky(whole.tilt_covariance[has_tilt]).transpose(
+        0, 2, 1
+    )
+    error[has_tilt] = np.sqrt(
+        (np.hypot(sampled[..., 0], sampled[..., 1]) - size[has_tilt, None]) ** 2 @ weights
+    )
     is_clear = has_tilt & (size >= MIN_TILT_ERRORS * np.where(has_tilt, error, np.inf))
     towards[is_clear] = towards_of(whole.tilt[is_clear])
     return size, error, towards
 
 
 def towards_of(tilt: Float) -> Float:
-    """Return the compass degrees (N,) of the sides that sink, by the rise towards the east and the north (N, 2)."""
+    """Return the compass degrees (N,) of the sides that sink, by the rise towards the east
+    and the north (N, 2)."""
     return np.asarray(np.degrees(np.arctan2(-tilt[:, 0], -tilt[:, 1])) % 360, float)

@@ -1,6 +1,8 @@
-"""Describe the layers of a GeoPackage and their columns inside of the file, as programs that open it show them.
+"""Describe the layers of a GeoPackage and their columns inside of the file, as programs
+that open it show them.
 
-The table of the columns is that of the extension Schema of the OGC standard GeoPackage 1.3 (12-128r17, annex F.9).
+The table of the columns is that of the extension Schema of the OGC standard GeoPackage 1.3
+(12-128r17, annex F.9).
 """
 
 from __future__ import annotations
@@ -11,19 +13,28 @@ from contextlib import closing
 from pathlib import Path
 
 from plumbline.serve.columns import ALIASES, DECLARED
-from plumbline.serve.qgis.styles import AREA_ALIASES, CAUSE_ALIASES, ROW, SCATTERER_ALIASES, UNJUDGED_ALIASES
+from plumbline.serve.qgis.styles import (
+    AREA_ALIASES,
+    CAUSE_ALIASES,
+    ROW,
+    SCATTERER_ALIASES,
+    UNJUDGED_ALIASES,
+)
 from plumbline.sources.city.causes import MOVING_AREAS
 
 LAYERS = {
-    "predictions": "Each building: is it damaged, how badly and where. Sort by p_damaged, and inspect from the top.",
+    "predictions": "Each building: is it damaged, how badly and where. Sort by p_damaged, and "
+    "inspect from the top.",
     "not_judged": "Buildings that are not judged, and why. Not judged does not mean sound.",
-    "courses": "Severity over time, permille, with its 90 % interval, of the buildings whose points tell it.",
+    "courses": "Severity over time, permille, with its 90 % interval, of the buildings whose "
+    "points tell it.",
     MOVING_AREAS: "Areas whose points move alike, against the rest of the track.",
     "causes": "What may have caused damage, and the share of damaged buildings near to it.",
 }
 """Layer -> its description."""
 SCATTERERS = (
-    "Points on the buildings that have a severity, with the displacement towards the satellite at each epoch, mm."
+    "Points on the buildings that have a severity, with the displacement towards the "
+    "satellite at each epoch, mm."
 )
 """Description of the layers `scatterers_TRACK`."""
 DATA_COLUMNS = """
@@ -68,7 +79,9 @@ def describe(path: Path) -> None:
         for (layer,) in database.execute("SELECT table_name FROM gpkg_contents").fetchall():
             is_scatterers = layer.startswith("scatterers_")
             text = SCATTERERS if is_scatterers else LAYERS.get(layer, "")
-            database.execute("UPDATE gpkg_contents SET description = ? WHERE table_name = ?", (text, layer))
+            database.execute(
+                "UPDATE gpkg_contents SET description = ? WHERE table_name = ?", (text, layer)
+            )
             titles = SCATTERER_ALIASES if is_scatterers else _TITLES.get(layer, {})
             present = {row[1] for row in database.execute(f'PRAGMA table_info("{layer}")')}
             database.executemany(

@@ -33,7 +33,9 @@ class Entry(NamedTuple):
     """Symbolizer of SLD, for map servers."""
 
 
-def node(tag: str, attributes: Mapping[str, str] = {}, *children: ET.Element, text: str | None = None) -> ET.Element:
+def node(
+    tag: str, attributes: Mapping[str, str] = {}, *children: ET.Element, text: str | None = None
+) -> ET.Element:
     """Make an element with its children."""
     element = ET.Element(tag, dict(attributes))
     element.extend(children)
@@ -42,13 +44,18 @@ def node(tag: str, attributes: Mapping[str, str] = {}, *children: ET.Element, te
 
 
 def rgba(colour: str, opacity: float = 1.0) -> str:
-    """Write a colour as QGIS does: red, green, blue and alpha, each 0 to 255. `colour`: as `#ffffb2`."""
+    """Write a colour as QGIS does: red, green, blue and alpha, each 0 to 255. `colour`: as
+    `#ffffb2`."""
     parts = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
     return ",".join(map(str, [*parts, round(255 * opacity)]))
 
 
 def simple_fill(
-    colour: str, outline: str | None, style: str = "solid", opacity: float = 1.0, width_mm: float = 0.2
+    colour: str,
+    outline: str | None,
+    style: str = "solid",
+    opacity: float = 1.0,
+    width_mm: float = 0.2,
 ) -> ET.Element:
     """Make a symbol layer for polygons.
 
@@ -90,13 +97,22 @@ def line(colour: str, width_mm: float = 0.8) -> ET.Element:
     """Make a symbol layer for lines."""
     return _layer(
         "SimpleLine",
-        {"line_color": rgba(colour), "line_width": f"{width_mm:g}", "line_width_unit": "MM", "line_style": "solid"},
+        {
+            "line_color": rgba(colour),
+            "line_width": f"{width_mm:g}",
+            "line_width_unit": "MM",
+            "line_style": "solid",
+        },
     )
 
 
 def generated(expression: str, fill: ET.Element) -> ET.Element:
-    """Make a symbol layer that draws the polygon of an expression with `fill`, above all other layers."""
-    layer = _layer("GeometryGenerator", {"SymbolType": "Fill", "geometryModifier": expression, "units": "MapUnit"})
+    """Make a symbol layer that draws the polygon of an expression with `fill`, above all
+    other layers."""
+    layer = _layer(
+        "GeometryGenerator",
+        {"SymbolType": "Fill", "geometryModifier": expression, "units": "MapUnit"},
+    )
     layer.set("pass", "1")
     fill_symbol = symbol("fill", fill)
     fill_symbol.set("name", "@quadrant@0")
@@ -106,7 +122,9 @@ def generated(expression: str, fill: ET.Element) -> ET.Element:
 
 def symbol(kind: str, *layers: ET.Element) -> ET.Element:
     """Make a symbol of layers, the lowest first. `kind`: `fill`, `line` or `marker`."""
-    return node("symbol", {"type": kind, "alpha": "1", "clip_to_extent": "1", "force_rhr": "0"}, *layers)
+    return node(
+        "symbol", {"type": kind, "alpha": "1", "clip_to_extent": "1", "force_rhr": "0"}, *layers
+    )
 
 
 def area(
@@ -118,8 +136,13 @@ def area(
     hatching: tuple[str, str] | None = None,
     opacity: float = 1.0,
 ) -> Entry:
-    """Draw polygons in one colour, or with its lines: `hatching` is a brush of QGIS and a shape of SLD."""
-    brush, filling = ("solid", solid(colour)) if hatching is None else (hatching[0], hatched(hatching[1], colour))
+    """Draw polygons in one colour, or with its lines: `hatching` is a brush of QGIS and a
+    shape of SLD."""
+    brush, filling = (
+        ("solid", solid(colour))
+        if hatching is None
+        else (hatching[0], hatched(hatching[1], colour))
+    )
     fill = simple_fill(colour, outline, brush, opacity)
     return Entry(label, conditions, symbol("fill", fill), polygon(filling, outline))
 
@@ -127,7 +150,15 @@ def area(
 def rule_renderer(entries: Sequence[Entry]) -> ET.Element:
     """Draw each feature with the symbol of every entry with conditions that it meets."""
     lines = [
-        node("rule", {"key": _rule_key(n), "symbol": str(n), "label": e.label, "filter": expression(e.conditions)})
+        node(
+            "rule",
+            {
+                "key": _rule_key(n),
+                "symbol": str(n),
+                "label": e.label,
+                "filter": expression(e.conditions),
+            },
+        )
         for n, e in enumerate(entries)
     ]
     return node(
@@ -144,7 +175,9 @@ def graduated_renderer(field: str, entries: Sequence[Entry]) -> ET.Element:
     for n, entry in enumerate(entries):
         (_, _, lower), (_, _, upper) = entry.conditions
         ends = {"lower": str(lower), "upper": str(upper)}
-        lines.append(node("range", {**ends, "symbol": str(n), "label": entry.label, "render": "true"}))
+        lines.append(
+            node("range", {**ends, "symbol": str(n), "label": entry.label, "render": "true"})
+        )
     return node(
         "renderer-v2",
         {
@@ -161,7 +194,11 @@ def graduated_renderer(field: str, entries: Sequence[Entry]) -> ET.Element:
 
 
 def vector_document(
-    renderer: ET.Element, geometry: str | None, aliases: Mapping[str, str], title: str, map_tip: str | None = None
+    renderer: ET.Element,
+    geometry: str | None,
+    aliases: Mapping[str, str],
+    title: str,
+    map_tip: str | None = None,
 ) -> str:
     """Put the style of a layer of features together.
 
@@ -184,15 +221,29 @@ def vector_document(
 
 
 def raster_document(colours: Sequence[str], limit: float, unit: str) -> str:
-    """Style the first band of a raster with a continuous ramp of colours from `-limit` to `limit`; `unit`: of both."""
+    """Style the first band of a raster with a continuous ramp of colours from `-limit` to
+    `limit`; `unit`: of both."""
     last = len(colours) - 1
     values = [limit * (2 * n - last) / last for n in range(len(colours))]
     items = [
-        node("item", {"value": f"{value:.6g}", "label": f"{value:.3g} {unit}", "color": colour, "alpha": "255"})
+        node(
+            "item",
+            {
+                "value": f"{value:.6g}",
+                "label": f"{value:.3g} {unit}",
+                "color": colour,
+                "alpha": "255",
+            },
+        )
         for value, colour in zip(values, colours, strict=True)
     ]
     ends = {"minimumValue": f"{-limit:.6g}", "maximumValue": f"{limit:.6g}"}
-    ramp = {"colorRampType": "INTERPOLATED", "classificationMode": "1", "clip": "0", "labelPrecision": "4"}
+    ramp = {
+        "colorRampType": "INTERPOLATED",
+        "classificationMode": "1",
+        "clip": "0",
+        "labelPrecision": "4",
+    }
     renderer = node(
         "rasterrenderer",
         {
@@ -208,7 +259,14 @@ def raster_document(colours: Sequence[str], limit: float, unit: str) -> str:
         node("minMaxOrigin", {}, node("limits", text="None"), node("extent", text="WholeRaster")),
         node("rastershader", {}, node("colorrampshader", {**ramp, **ends}, *items)),
     )
-    pipe = node("pipe", {}, renderer, node("brightnesscontrast"), node("huesaturation"), node("rasterresampler"))
+    pipe = node(
+        "pipe",
+        {},
+        renderer,
+        node("brightnesscontrast"),
+        node("huesaturation"),
+        node("rasterresampler"),
+    )
     return _document(pipe, node("blendMode", text="0"))
 
 
@@ -219,7 +277,10 @@ def _document(*parts: ET.Element) -> str:
 
 
 def _layer(kind: str, options: Mapping[str, str]) -> ET.Element:
-    values = [node("Option", {"name": name, "value": value, "type": "QString"}) for name, value in options.items()]
+    values = [
+        node("Option", {"name": name, "value": value, "type": "QString"})
+        for name, value in options.items()
+    ]
     attributes = {"class": kind, "enabled": "1", "locked": "0", "pass": "0"}
     return node("layer", attributes, node("Option", {"type": "Map"}, *values))
 
@@ -242,7 +303,11 @@ SPACES = {
 }
 
 
-OPERATORS = {"=": "PropertyIsEqualTo", ">=": "PropertyIsGreaterThanOrEqualTo", "<": "PropertyIsLessThan"}
+OPERATORS = {
+    "=": "PropertyIsEqualTo",
+    ">=": "PropertyIsGreaterThanOrEqualTo",
+    "<": "PropertyIsLessThan",
+}
 """Operator of a condition -> its name in OGC's filters."""
 DIMENSIONS = {
     "point": "coalesce(area($geometry), length($geometry), 0) = 0",
@@ -255,7 +320,8 @@ DIMENSIONS = {
 def expression(conditions: Sequence[Condition]) -> str:
     """Write conditions as an expression of QGIS.
 
-    Operators: those of `OPERATORS`; `in` several values; `empty`; `is` true or false; `dimension`, of `DIMENSIONS`.
+    Operators: those of `OPERATORS`; `in` several values; `empty`; `is` true or false;
+    `dimension`, of `DIMENSIONS`.
     """
     return " AND ".join(_expression(*condition) for condition in conditions)
 
@@ -285,8 +351,13 @@ def _filter(field: str, operator: str, value: Any) -> ET.Element:
         case "is":
             return _filter(field, "=", str(value).lower())
         case "dimension":
-            function, dimension = node("ogc:Function", {"name": "dimension"}, name), list(DIMENSIONS).index(value)
-            return node("ogc:PropertyIsEqualTo", {}, function, node("ogc:Literal", text=str(dimension)))
+            function, dimension = (
+                node("ogc:Function", {"name": "dimension"}, name),
+                list(DIMENSIONS).index(value),
+            )
+            return node(
+                "ogc:PropertyIsEqualTo", {}, function, node("ogc:Literal", text=str(dimension))
+            )
     return node(f"ogc:{OPERATORS[operator]}", {}, name, node("ogc:Literal", text=str(value)))
 
 
@@ -314,8 +385,12 @@ def hatched(shape: str, colour: str) -> ET.Element:
 
 def point(colour: str, outline: str, size_px: float = 6.0) -> ET.Element:
     """Make a symbol for points: a disc."""
-    mark = node("se:Mark", {}, node("se:WellKnownName", text="circle"), solid(colour), _stroke(outline, 0.3))
-    return node("se:PointSymbolizer", {}, node("se:Graphic", {}, mark, node("se:Size", text=f"{size_px:g}")))
+    mark = node(
+        "se:Mark", {}, node("se:WellKnownName", text="circle"), solid(colour), _stroke(outline, 0.3)
+    )
+    return node(
+        "se:PointSymbolizer", {}, node("se:Graphic", {}, mark, node("se:Size", text=f"{size_px:g}"))
+    )
 
 
 def text(field: str, colour: str = "#000000") -> ET.Element:
@@ -333,15 +408,30 @@ def document(layer: str, entries: Sequence[Entry]) -> str:
         filters = [_filter(*condition) for condition in entry.conditions]
         condition = node("ogc:And", {}, *filters) if len(filters) > 1 else filters[0]
         name = node("se:Name", text=entry.label)
-        rules.append(node("se:Rule", {}, name, description, node("ogc:Filter", {}, condition), entry.symbolizer))
-    style = node("UserStyle", {}, node("se:Name", text=layer), node("se:FeatureTypeStyle", {}, *rules))
-    root = node("StyledLayerDescriptor", SPACES, node("NamedLayer", {}, node("se:Name", text=layer), style))
+        rules.append(
+            node(
+                "se:Rule",
+                {},
+                name,
+                description,
+                node("ogc:Filter", {}, condition),
+                entry.symbolizer,
+            )
+        )
+    style = node(
+        "UserStyle", {}, node("se:Name", text=layer), node("se:FeatureTypeStyle", {}, *rules)
+    )
+    root = node(
+        "StyledLayerDescriptor", SPACES, node("NamedLayer", {}, node("se:Name", text=layer), style)
+    )
     ET.indent(root)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode") + "\n"
 
 
 def _stroke(colour: str, width_px: float) -> ET.Element:
-    return node("se:Stroke", {}, _parameter("stroke", colour), _parameter("stroke-width", f"{width_px:g}"))
+    return node(
+        "se:Stroke", {}, _parameter("stroke", colour), _parameter("stroke-width", f"{width_px:g}")
+    )
 
 
 def _parameter(name: str, value: str) -> ET.Element:

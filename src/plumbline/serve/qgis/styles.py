@@ -49,7 +49,8 @@ NOT_JUDGED = {
         "x",
     ),
 }
-"""Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of SLD."""
+"""Status -> line of the legend, end of the sentence `Not judged: ...`, brush of QGIS, shape of
+SLD."""
 IS_DAMAGED = [("reason", "=", OK), ("p_damaged", ">=", SURE_DAMAGE)]
 SHOWS_QUADRANT = expression(IS_DAMAGED)
 """Condition of QGIS, see `rules.shows_quadrant`."""
@@ -57,7 +58,8 @@ NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 """Expression of QGIS: the building's name as HTML."""
 STRAIN = (
     f"format_number(round({{0}}, {PERMILLE_DECIMALS}) - if(round({{0}}, {PERMILLE_DECIMALS}) IN "
-    f"{CATEGORY_BOUNDS_PERMILLE} AND {{0}} < round({{0}}, {PERMILLE_DECIMALS}), {10**-PERMILLE_DECIMALS}, 0), "
+    f"{CATEGORY_BOUNDS_PERMILLE} AND {{0}} < round({{0}}, {PERMILLE_DECIMALS}), "
+    f"{10**-PERMILLE_DECIMALS}, 0), "
     f"{PERMILLE_DECIMALS})"
 )
 """Expression of QGIS: a strain as `columns.format_permille` writes it."""
@@ -76,8 +78,9 @@ with_variable('quarter', rotate(bounds(make_line(@middle, make_point(
     if("quadrant" IN ('NE', 'NW'), y_max(@level), y_min(@level))))), -@turn, @middle),
     if(coalesce(area(intersection(@quarter, $geometry)), 0) > 0, intersection(@quarter, $geometry), @quarter)))))))
 """.strip()
-"""Expression of QGIS: the part of a footprint that lies in its quadrant, as `core.compass.frames` defines it: the
-smallest rectangle's axis turned by at most 45 degrees from east (`turn`, counter-clockwise) is x."""
+"""Expression of QGIS: the part of a footprint that lies in its quadrant, as
+`core.compass.frames` defines it: the smallest rectangle's axis turned by at most 45 degrees
+from east (`turn`, counter-clockwise) is x."""
 UNJUDGED_ALIASES = {
     **{name: PREDICTIONS_ALIASES[name] for name in (ROW, "building_id", "n_points", "reason")},
     "explanation": "Explanation",
@@ -152,20 +155,33 @@ class Style(NamedTuple):
 
 
 def predictions_style(layer: str) -> Style:
-    """Style the predictions as the map: probabilities in colours, abstentions hatched, damaged quadrants black."""
+    """Style the predictions as the map: probabilities in colours, abstentions hatched,
+    damaged quadrants black."""
     edges = (0, *PROBABILITY_EDGES, 2)  # no probability reaches 2
     entries = [
         area(label, [("p_damaged", ">=", low), ("p_damaged", "<", high)], colour, BROWN)
-        for label, colour, (low, high) in zip(PROBABILITY_NAMES, PROBABILITY_COLOURS, pairwise(edges), strict=True)
+        for label, colour, (low, high) in zip(
+            PROBABILITY_NAMES, PROBABILITY_COLOURS, pairwise(edges), strict=True
+        )
     ]
     entries += [
-        area(label, [("status", "=", status), ("burland_category", "empty", None)], GREY, GREY, hatching=(brush, shape))
+        area(
+            label,
+            [("status", "=", status), ("burland_category", "empty", None)],
+            GREY,
+            GREY,
+            hatching=(brush, shape),
+        )
         for status, (label, _, brush, shape) in NOT_JUDGED.items()
     ]
     hatching = ("f_diagonal", "backslash")
-    entries.append(area(UNSURE_LABEL, [("reason", "=", UNSURE_WHERE)], ORANGE, ORANGE, hatching=hatching))
+    entries.append(
+        area(UNSURE_LABEL, [("reason", "=", UNSURE_WHERE)], ORANGE, ORANGE, hatching=hatching)
+    )
     quarter = qgis.generated(QUARTER, qgis.simple_fill("#000000", None, opacity=0.6))
-    entries.append(Entry(QUADRANT_LABEL, IS_DAMAGED, qgis.symbol("fill", quarter), qgis.text("quadrant")))
+    entries.append(
+        Entry(QUADRANT_LABEL, IS_DAMAGED, qgis.symbol("fill", quarter), qgis.text("quadrant"))
+    )
     about = "Probability of damage, abstentions and damaged quadrants"
     return _style(layer, entries, about, PREDICTIONS_ALIASES, '"building_id"', tip=map_tip())
 
@@ -181,29 +197,43 @@ def _style(
     tip: str | None = None,
     field: str | None = None,
 ) -> Style:
-    """Put the style of a layer together. `field`: its ranges are the entries; the others: see `vector_document`."""
-    renderer = qgis.rule_renderer(entries) if field is None else qgis.graduated_renderer(field, entries)
+    """Put the style of a layer together. `field`: its ranges are the entries; the others:
+    see `vector_document`."""
+    renderer = (
+        qgis.rule_renderer(entries) if field is None else qgis.graduated_renderer(field, entries)
+    )
     qml = qgis.vector_document(renderer, geometry, aliases, title, tip)
     return Style(qml, qgis.document(layer, entries), about)
 
 
 def map_tip() -> str:
-    """Write the HTML that QGIS shows of a building under the pointer, as `map.content.description` has it."""
+    """Write the HTML that QGIS shows of a building under the pointer, as
+    `map.content.description` has it."""
     names = ", ".join(f"'{name}'" for name in CATEGORY_NAMES)
-    reasons = " ".join(f"WHEN \"status\" = '{status}' THEN '{texts[1]}'" for status, texts in NOT_JUDGED.items())
-    severity, low, high = (STRAIN.format(f'"severity_{part}"') for part in ("permille", "low", "high"))
+    reasons = " ".join(
+        f"WHEN \"status\" = '{status}' THEN '{texts[1]}'" for status, texts in NOT_JUDGED.items()
+    )
+    severity, low, high = (
+        STRAIN.format(f'"severity_{part}"') for part in ("permille", "low", "high")
+    )
     parts = (
-        "'Damaged with ' || CASE WHEN \"p_damaged\" < 0.01 THEN '&lt; 1' WHEN \"p_damaged\" > 0.99 THEN '&gt; 99' "
+        "'Damaged with ' || CASE WHEN \"p_damaged\" < 0.01 THEN '&lt; 1' WHEN \"p_damaged\" > "
+        "0.99 THEN '&gt; 99' "
         "ELSE format_number(100 * \"p_damaged\", 0) END || ' %<br>'",
-        f"'Category ' || \"burland_category\" || ', ' || array_get(array({names}), \"burland_category\") || '<br>'",
-        f"'Severity ' || {severity} || ' permille (90 % interval ' || {low} || ' to ' || {high} || ')<br>'",
+        f"'Category ' || \"burland_category\" || ', ' || array_get(array({names}), "
+        "\"burland_category\") || '<br>'",
+        f"'Severity ' || {severity} || ' permille (90 % interval ' || {low} || ' to ' || {high} "
+        "|| ')<br>'",
         f"if({SHOWS_QUADRANT}, 'Quadrant ' || replace(\"quadrants\", '|', ' or ') || '<br>', '')",
         "'Fails like: ' || \"mechanism\" || '<br>'",
-        f"CASE WHEN \"reason\" = '{UNSURE_WHERE}' THEN 'Where is not known<br>' WHEN \"status\" <> '{OK}' "
+        f"CASE WHEN \"reason\" = '{UNSURE_WHERE}' THEN 'Where is not known<br>' WHEN \"status\" "
+        f"<> '{OK}' "
         f"THEN 'Not judged: ' || CASE {reasons} END || '<br>' END",
     )
     lines = "".join(f"[% coalesce({part}, '') %]" for part in parts)
-    return f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>{lines}[% "n_points" %] points</div>'
+    return (
+        f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>{lines}[% "n_points" %] points</div>'
+    )
 
 
 def unjudged_style(layer: str, groups: Mapping[str, tuple[Sequence[str], Hatching]]) -> Style:
@@ -214,11 +244,22 @@ def unjudged_style(layer: str, groups: Mapping[str, tuple[Sequence[str], Hatchin
         groups: line of the legend -> its values of `reason`, and their hatching.
     """
     entries = [
-        area(label, [("reason", "in", reasons)], lines.colour, lines.colour, hatching=(lines.brush, lines.shape))
+        area(
+            label,
+            [("reason", "in", reasons)],
+            lines.colour,
+            lines.colour,
+            hatching=(lines.brush, lines.shape),
+        )
         for label, (reasons, lines) in groups.items()
     ]
-    tip = f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% "explanation" %]<br>[% "n_points" %] points</div>'
-    return _style(layer, entries, "Why buildings are not judged", UNJUDGED_ALIASES, '"building_id"', tip=tip)
+    tip = (
+        f'<div style="max-width: 280px"><b>[% {NAME} %]</b><br>[% "explanation" %]<br>[% '
+        '"n_points" %] points</div>'
+    )
+    return _style(
+        layer, entries, "Why buildings are not judged", UNJUDGED_ALIASES, '"building_id"', tip=tip
+    )
 
 
 def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
@@ -230,12 +271,16 @@ def scatterers_style(layer: str, limit: float, epochs: Sequence[str]) -> Style:
         epochs: columns of displacement, as `D20200103`.
     """
     entries = [
-        Entry(label, ends, qgis.symbol("marker", qgis.marker(colour, GREY)), qgis.point(colour, GREY))
+        Entry(
+            label, ends, qgis.symbol("marker", qgis.marker(colour, GREY)), qgis.point(colour, GREY)
+        )
         for colour, label, ends in _velocity_classes("velocity", limit)
     ]
     days = {name: f"Displacement {name[1:5]}-{name[5:7]}-{name[7:]} (mm)" for name in epochs}
     about, aliases = "Mean velocity towards the satellite", {**SCATTERER_ALIASES, **days}
-    return _style(layer, entries, about, aliases, '"point_id"', geometry=qgis.POINT, field="velocity")
+    return _style(
+        layer, entries, about, aliases, '"point_id"', geometry=qgis.POINT, field="velocity"
+    )
 
 
 def areas_style(layer: str, limit: float, aliases: Mapping[str, str] = AREA_ALIASES) -> Style:
@@ -245,42 +290,68 @@ def areas_style(layer: str, limit: float, aliases: Mapping[str, str] = AREA_ALIA
         layer: its name. limit: rate of the outermost classes, mm/yr. aliases: names of the fields.
     """
     entries = [
-        area(label, ends, colour, GREY, opacity=0.6) for colour, label, ends in _velocity_classes("rate_mm_year", limit)
+        area(label, ends, colour, GREY, opacity=0.6)
+        for colour, label, ends in _velocity_classes("rate_mm_year", limit)
     ]
     column = next(name for name in aliases if name in ("track", "direction"))
     title = f'"name" || \' \' || "{column}"'
-    return _style(layer, entries, "Moving areas: rate against the rest", aliases, title, field="rate_mm_year")
+    return _style(
+        layer, entries, "Moving areas: rate against the rest", aliases, title, field="rate_mm_year"
+    )
 
 
 def causes_style(layer: str) -> Style:
     """Style causes by whether they count, be they points, lines or polygons."""
     entries = []
-    for counts, colour, label in ((True, TEAL, "more damage near to it"), (False, GREY, "changes nothing")):
+    for counts, colour, label in (
+        (True, TEAL, "more damage near to it"),
+        (False, GREY, "changes nothing"),
+    ):
         fill = qgis.simple_fill(colour, colour, opacity=0.3, width_mm=0.6)
         symbols_by_kind = {
-            "point": (qgis.symbol("marker", qgis.marker(colour, colour, 3)), qgis.point(colour, colour, 10)),
+            "point": (
+                qgis.symbol("marker", qgis.marker(colour, colour, 3)),
+                qgis.point(colour, colour, 10),
+            ),
             "line": (qgis.symbol("line", qgis.line(colour)), qgis.stroke(colour)),
-            "polygon": (qgis.symbol("fill", fill), qgis.polygon(qgis.hatched("slash", colour), colour, 2)),
+            "polygon": (
+                qgis.symbol("fill", fill),
+                qgis.polygon(qgis.hatched("slash", colour), colour, 2),
+            ),
         }
         entries += [
-            Entry(f"{label}, {kind}", [("counts", "is", counts), ("geom", "dimension", kind)], *symbols)
+            Entry(
+                f"{label}, {kind}",
+                [("counts", "is", counts), ("geom", "dimension", kind)],
+                *symbols,
+            )
             for kind, symbols in symbols_by_kind.items()
         ]
-    return _style(layer, entries, "What may have caused damage", CAUSE_ALIASES, '"name"', geometry=None)
+    return _style(
+        layer, entries, "What may have caused damage", CAUSE_ALIASES, '"name"', geometry=None
+    )
 
 
 def _velocity_classes(field: str, limit: float) -> Iterator[tuple[str, str, list[Condition]]]:
-    """Yield colour, label and ends of each class of a velocity, mm/yr; the outermost begin at `limit`."""
+    """Yield colour, label and ends of each class of a velocity, mm/yr; the outermost begin
+    at `limit`."""
     edges = [limit * (2 * n / len(DIVERGING) - 1) for n in range(len(DIVERGING) + 1)]
     edges[0], edges[-1] = -EDGE, EDGE
     for colour, (low, high) in zip(DIVERGING, pairwise(edges), strict=True):
         label = f"{low:.1f} to {high:.1f} mm/yr"
-        label = f"below {high:.1f} mm/yr" if low == -EDGE else f"{low:.1f} mm/yr or more" if high == EDGE else label
+        label = (
+            f"below {high:.1f} mm/yr"
+            if low == -EDGE
+            else f"{low:.1f} mm/yr or more"
+            if high == EDGE
+            else label
+        )
         yield colour, label, [(field, ">=", f"{low:.6f}"), (field, "<", f"{high:.6f}")]
 
 
 def field_style(limit: float) -> str:
-    """Style the first band of a restored field, as QML: purple is down, green is up. `limit`: mm, of the outermost."""
+    """Style the first band of a restored field, as QML: purple is down, green is up.
+    `limit`: mm, of the outermost."""
     return qgis.raster_document(DIVERGING, limit, "mm")
 
 
@@ -307,12 +378,16 @@ CREATE TABLE {STYLES} (
 """
 """Statement that makes the table as QGIS does, so that QGIS saves further styles there."""
 CONTENTS = (
-    "INSERT INTO gpkg_contents (table_name, data_type, identifier, description, last_change, srs_id) "
+    "INSERT INTO gpkg_contents (table_name, data_type, identifier, description, last_change, "
+    "srs_id) "
     "VALUES (?, 'attributes', ?, '', ?, 0)"
 )
+# S608: STYLES is a constant.
 INSERT_STYLE = (
-    f"INSERT INTO {STYLES} (f_table_catalog, f_table_schema, f_table_name, f_geometry_column, styleName, styleQML, "  # noqa: S608 (a constant)
-    "styleSLD, useAsDefault, description, owner, ui, update_time) VALUES ('', '', ?, ?, ?, ?, ?, 1, ?, '', NULL, ?)"
+    f"INSERT INTO {STYLES} "  # noqa: S608
+    "(f_table_catalog, f_table_schema, f_table_name, f_geometry_column, styleName, styleQML, "
+    "styleSLD, useAsDefault, description, owner, ui, update_time) "
+    "VALUES ('', '', ?, ?, ?, ?, ?, 1, ?, '', NULL, ?)"
 )
 
 
@@ -338,7 +413,9 @@ def add_layers(path: Path, layers: Sequence[Layer]) -> dict[str, Style]:
     for layer in layers:
         for piece in layer.pieces:
             kind = layer.geometry_type
-            pyogrio.write_dataframe(piece, path, layer=layer.name, driver="GPKG", geometry_type=kind, append=True)
+            pyogrio.write_dataframe(
+                piece, path, layer=layer.name, driver="GPKG", geometry_type=kind, append=True
+            )
     return {layer.name: layer.style for layer in layers if layer.style is not None}
 
 
@@ -351,7 +428,9 @@ def add_styles(path: Path, styles: Mapping[str, Style]) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         # The time of the layers, so that GDAL's OGR_CURRENT_DATE holds for the styles, too.
         (changed,) = database.execute("SELECT max(last_change) FROM gpkg_contents").fetchone()
-        geometry = dict(database.execute("SELECT table_name, column_name FROM gpkg_geometry_columns"))
+        geometry = dict(
+            database.execute("SELECT table_name, column_name FROM gpkg_geometry_columns")
+        )
         database.execute(TABLE)
         database.execute(CONTENTS, (STYLES, STYLES, changed))
         database.executemany(

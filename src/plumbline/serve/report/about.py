@@ -17,14 +17,19 @@ Text = Annotated[str, Field(max_length=MAX_LETTERS)]
 
 
 class ReportTexts(Section):
-    """Texts for the first page of a report; an empty one is left out. Keys of a file, and fields of the HTTP form."""
+    """Texts for the first page of a report; an empty one is left out. Keys of a file, and
+    fields of the HTTP form."""
 
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    project: Text = Field(default="", description="title of the report; else the name of the footprints' file.")
+    project: Text = Field(
+        default="", description="title of the report; else the name of the footprints' file."
+    )
     client: Text = Field(default="", description="for whom the report is.")
     author: Text = Field(default="", description="who makes the report.")
-    address: Text = Field(default="", description="address of the author; it may have several lines.")
+    address: Text = Field(
+        default="", description="address of the author; it may have several lines."
+    )
 
 
 NO_TEXTS = ReportTexts()
@@ -34,11 +39,13 @@ def read_about(path: Path) -> ReportTexts:
     """Read a YAML file with some of the keys `project`, `client`, `author` and `address`.
 
     Raises:
-        InputError: it is missing, not YAML, or has another key, or a value that is no text or too long.
+        InputError: it is missing, not YAML, or has another key, or a value that is no text
+            or too long.
     """
     if not path.is_file():
         raise InputError(
-            f"--about {path}: no such file. Give a YAML file with {', '.join(ReportTexts.model_fields)}.",
+            f"--about {path}: no such file. Give a YAML file with "
+            f"{', '.join(ReportTexts.model_fields)}.",
             key="file.missing",
         )
     return validated(ReportTexts, read_yaml(path), str(path))

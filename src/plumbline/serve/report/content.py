@@ -1,4 +1,5 @@
-"""Make the content of a report: the list, and a page for each of its buildings. PDF and HTML have the same content."""
+"""Make the content of a report: the list, and a page for each of its buildings. PDF and
+HTML have the same content."""
 
 from __future__ import annotations
 
@@ -23,8 +24,20 @@ from plumbline.serve.columns import format_counts, has_answer
 from plumbline.serve.judgement import CityPredictions, JudgedCity
 from plumbline.serve.report import drawings
 from plumbline.serve.report.about import NO_TEXTS, ReportTexts
-from plumbline.serve.report.limits import CRACKS, REFERENCES, Fact, kind_sentence, kinds_of, limit_rows
-from plumbline.serve.report.listing import MAX_EXPLANATION_LETTERS, ListedBuilding, list_cells, list_notes
+from plumbline.serve.report.limits import (
+    CRACKS,
+    REFERENCES,
+    Fact,
+    kind_sentence,
+    kinds_of,
+    limit_rows,
+)
+from plumbline.serve.report.listing import (
+    MAX_EXPLANATION_LETTERS,
+    ListedBuilding,
+    list_cells,
+    list_notes,
+)
 from plumbline.serve.report.words import (
     INTERVALS,
     WORDS,
@@ -46,15 +59,22 @@ Index = NDArray[np.intp]
 MAX_ATTRIBUTES = 8
 MIN_LIMIT_MM = 2.0
 LEGEND = (
-    "{} Purple triangle, pointing down: the point moved down against the building as a whole, its tilt taken off. "
+    "{} Purple triangle, pointing down: the point moved down against the building as a whole, "
+    "its tilt taken off. "
     "Green triangle, pointing up: it moved up against it; the building may sink all the same. "
     "Full colour from {:g} mm. Circle: less than its standard error, or not known."
 )
-LIKELY, NAMED = "Quadrants with their probabilities if it is damaged, and points.", "Quadrants and points."
-HISTORIES = "Histories: thin lines are points, thick lines their means{}. Positive: towards the satellite."
+LIKELY, NAMED = (
+    "Quadrants with their probabilities if it is damaged, and points.",
+    "Quadrants and points.",
+)
+HISTORIES = (
+    "Histories: thin lines are points, thick lines their means{}. Positive: towards the satellite."
+)
 MARKED = "; orange: points in the marked quadrant; blue: the others"
 POSSIBLY = (
-    "The median of the strain is below all limits. Only the upper end of its interval reaches those marked possibly."
+    "The median of the strain is below all limits. Only the upper end of its interval "
+    "reaches those marked possibly."
 )
 
 
@@ -77,13 +97,20 @@ def make_report(
     """Put together the report of some buildings.
 
     Args:
-        answered: of all buildings. city: what was judged. rows: of the buildings table, in the order of the list.
-        footprints: name of their file. today: the day that it is made. about: texts for the first page.
+        answered: of all buildings. city: what was judged. rows: of the buildings table, in
+            the order of the list.
+        footprints: name of their file. today: the day that it is made. about: texts for the
+            first page.
         sheet: name of the file with all buildings; empty without one.
     """
     table, writer = answered.judged.table, _Writer(answered, city)
-    pages = [writer.page(number, row) for number, row in enumerate(progress(rows, len(rows), "report"), 1)]
-    svg, n_drawn = drawings.city(table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows)
+    pages = [
+        writer.page(number, row)
+        for number, row in enumerate(progress(rows, len(rows), "report"), 1)
+    ]
+    svg, n_drawn = drawings.city(
+        table.geometry.to_numpy(), table["p_damaged"].to_numpy(float), rows
+    )
     texts = {name: plain(", ".join(text.splitlines())) for name, text in about.model_dump().items()}
     return {
         "title": texts.pop("project") or plain(footprints),
@@ -114,12 +141,17 @@ def make_report(
 def list_order(answered: JudgedCity) -> Index:
     """Return all rows, the most probably damaged first; behind them those without a probability."""
     table = answered.judged.table
-    p_damaged, severity = (table[name].fillna(-1).to_numpy(float) for name in ("p_damaged", "severity_permille"))
+    p_damaged, severity = (
+        table[name].fillna(-1).to_numpy(float) for name in ("p_damaged", "severity_permille")
+    )
     return np.lexsort((-severity, -p_damaged))
 
 
 def _format_period(city: CityInMemory) -> str:
-    first, last = (end(end(track.epochs) for track in city.points).astype("datetime64[D]") for end in (min, max))
+    first, last = (
+        end(end(track.epochs) for track in city.points).astype("datetime64[D]")
+        for end in (min, max)
+    )
     return f"observed from {first} to {last}"
 
 
@@ -129,17 +161,30 @@ def _count_unjudged(judged: CityPredictions) -> list[str]:
 
 
 def _describe_cut(rows: Sequence[int], order: Index, n_drawn: int, sheet: str) -> str:
-    """Return sentences on how many of all buildings the list and the map have, and on the file with all."""
+    """Return sentences on how many of all buildings the list and the map have, and on the
+    file with all."""
     first = "first " if list(rows) == order[: len(rows)].tolist() else ""
-    listed = f"The list has the {first}{len(rows):,} of {len(order):,} buildings, by probability of damage"
+    listed = (
+        f"The list has the {first}{len(rows):,} of {len(order):,} buildings, by probability "
+        "of damage"
+    )
     on_map = f"the map shows {n_drawn:,}, these with their numbers"
-    return f"{listed}; {on_map}." + (f" All {len(order):,} are in the file {plain(sheet)}." if sheet else "")
+    return f"{listed}; {on_map}." + (
+        f" All {len(order):,} are in the file {plain(sheet)}." if sheet else ""
+    )
 
 
 def _track_row(track: Track) -> list[str]:
     days = track.epochs.astype("datetime64[D]")
     when = f"{days[0]} to {days[-1]}"
-    return [plain(track.name), side_of(track), f"{len(track):,}", f"{len(days):,}", when, f"{longest_gap(track)} days"]
+    return [
+        plain(track.name),
+        side_of(track),
+        f"{len(track):,}",
+        f"{len(days):,}",
+        when,
+        f"{longest_gap(track)} days",
+    ]
 
 
 class _Writer:
@@ -149,7 +194,9 @@ class _Writer:
         self._judged, self._prepared, self._city = answered.judged, answered.prepared, city
         self._building_number = {int(row): i for i, row in enumerate(answered.prepared.footprint)}
         courses = answered.judged.courses
-        self._course_of = {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
+        self._course_of = (
+            {} if courses is None else dict(tuple(courses.groupby("building_id", sort=False)))
+        )
 
     def page(self, number: int, row: int) -> Page:
         """Write the page of a building. `number`: in the list. `row`: in the buildings table."""
@@ -162,10 +209,14 @@ class _Writer:
         kinds = kinds_of(attributes)
         marked_quadrant = building.quadrant if shows_quadrant(building) else None
         has_quadrants = marked_quadrant is not None or building.reason == UNSURE_WHERE
-        probability = np.array([building[name] if has_quadrants else np.nan for name in PROBABILITIES], float)
+        probability = np.array(
+            [building[name] if has_quadrants else np.nan for name in PROBABILITIES], float
+        )
         limit_mm = _colour_limit_mm(points)
         limits = limit_rows(building, kinds)
-        is_possible = any(cell.value == "possibly" for row in limits if not row["note"] for cell in row["cells"])
+        is_possible = any(
+            cell.value == "possibly" for row in limits if not row["note"] for cell in row["cells"]
+        )
         title = f"Plan of building {plain(building.building_id)}"
         is_possible &= has_severity and building.burland_category == 0
         return {
@@ -209,9 +260,12 @@ class _Writer:
             distance, slope = prepared.sequences.distance[span], prepared.sequences.slope[span]
             xy = distance[:, [names(DISTANCE).index(name) for name in ("x", "y")]].astype(float)
             moved, error = (
-                slope[:, names(SLOPE).index(f"differential_displacement{end}")].astype(float) for end in ("", "_se")
+                slope[:, names(SLOPE).index(f"differential_displacement{end}")].astype(float)
+                for end in ("", "_se")
             )
-            return drawings.BuildingPoints(prepared.track[span], prepared.point[span], xy, moved, error)
+            return drawings.BuildingPoints(
+                prepared.track[span], prepared.point[span], xy, moved, error
+            )
         rows = [self._rows_on_building(k, row) for k in range(len(self._city.points))]
         track = np.repeat(np.arange(len(rows)), [len(track_rows) for track_rows in rows])
         points = [
@@ -225,12 +279,20 @@ class _Writer:
 
     def _rows_on_building(self, number: int, row: int) -> Index:
         rows = np.flatnonzero(self._prepared.owners[number] == row)
-        return rows[usable_rows(self._city.points[number].take(rows), np.full(len(rows), row))] if len(rows) else rows
+        return (
+            rows[usable_rows(self._city.points[number].take(rows), np.full(len(rows), row))]
+            if len(rows)
+            else rows
+        )
 
-    def _draw_histories(self, points: drawings.BuildingPoints, marked_quadrant: str | None) -> list[str]:
+    def _draw_histories(
+        self, points: drawings.BuildingPoints, marked_quadrant: str | None
+    ) -> list[str]:
         """Draw the track with most points from each side."""
         best_tracks: dict[str, int] = {}
-        for number in np.argsort(np.bincount(points.track, minlength=len(self._city.points)), kind="stable"):
+        for number in np.argsort(
+            np.bincount(points.track, minlength=len(self._city.points)), kind="stable"
+        ):
             best_tracks[side_of(self._city.points[number])] = int(number)
         shown = []
         for side, number in sorted(best_tracks.items()):
@@ -239,8 +301,15 @@ class _Writer:
                 is_marked = quadrant_code(*points.xy[in_track].T) == (
                     QUADRANTS.index(marked_quadrant) if marked_quadrant else -1
                 )
-                title = f"{in_track.sum()} point{'s' if in_track.sum() > 1 else ''} seen from the {side}, mm"
-                shown.append(drawings.History(title, track.epochs, track.displacement[points.row[in_track]], is_marked))
+                title = (
+                    f"{in_track.sum()} point{'s' if in_track.sum() > 1 else ''} seen from "
+                    f"the {side}, mm"
+                )
+                shown.append(
+                    drawings.History(
+                        title, track.epochs, track.displacement[points.row[in_track]], is_marked
+                    )
+                )
         return drawings.histories(shown)
 
     def _draw_course(self, building: Any) -> str:
@@ -265,7 +334,11 @@ def _category_text(building: Any) -> str:
 def _colour_limit_mm(points: drawings.BuildingPoints) -> float:
     """Return the displacement with the strongest colour, mm."""
     moved_mm = np.abs(points.moved[np.isfinite(points.error)])
-    return float(max(MIN_LIMIT_MM, np.ceil(np.quantile(moved_mm, 0.98)))) if len(moved_mm) else MIN_LIMIT_MM
+    return (
+        float(max(MIN_LIMIT_MM, np.ceil(np.quantile(moved_mm, 0.98))))
+        if len(moved_mm)
+        else MIN_LIMIT_MM
+    )
 
 
 def _attributes(footprint: Any) -> dict[str, str]:
@@ -273,6 +346,8 @@ def _attributes(footprint: Any) -> dict[str, str]:
     texts = {
         plain(name, 40): plain(value, 60)
         for name, value in footprint.items()
-        if name not in ("building_id", "geometry") and not pd.api.types.is_list_like(value) and pd.notna(value)
+        if name not in ("building_id", "geometry")
+        and not pd.api.types.is_list_like(value)
+        and pd.notna(value)
     }
     return dict([(name, value) for name, value in texts.items() if value][:MAX_ATTRIBUTES])

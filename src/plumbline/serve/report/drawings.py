@@ -1,4 +1,5 @@
-"""Draw what a report shows: the map of the list; plan, histories and strain of a building. All are SVG documents."""
+"""Draw what a report shows: the map of the list; plan, histories and strain of a building.
+All are SVG documents."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from numpy.typing import NDArray
 from plumbline.core.compass import Frames
 from plumbline.reporting.charts import over_time, svg_document, svg_text
 from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS, PROBABILITY_EDGES
-from plumbline.reporting.plans import DrawnBuilding, draw_building, north_arrow, outline_path, scale_bar
+from plumbline.reporting.plans import (
+    DrawnBuilding,
+    draw_building,
+    north_arrow,
+    outline_path,
+    scale_bar,
+)
 from plumbline.serve.columns import format_share
 
 Float = NDArray[np.floating[Any]]
@@ -57,7 +64,9 @@ class BuildingPoints(NamedTuple):
 def document(svg: str, size: int = 12) -> str:
     """Make a drawing a document of its own, in the font of the report. `size`: of its texts, px."""
     stripped = re.sub(r' (xmlns|font-family|font-size)="[^"]*"', "", svg.strip())
-    return stripped.replace("<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {FONT} font-size="{size}" ', 1)
+    return stripped.replace(
+        "<svg ", f'<svg xmlns="http://www.w3.org/2000/svg" {FONT} font-size="{size}" ', 1
+    )
 
 
 def plan(
@@ -74,10 +83,13 @@ def plan(
 
     Args:
         footprint: polygon, m. frame: of it. points: on it.
-        probability: (4,) of the quadrants; NaN if it was not judged. marked_quadrant: quadrant that is drawn bold.
+        probability: (4,) of the quadrants; NaN if it was not judged. marked_quadrant:
+            quadrant that is drawn bold.
         limit_mm: displacement that has the strongest colour. title: text for screen readers.
     """
-    local = shapely.transform(footprint, lambda place: frame.to_building(np.zeros(len(place), np.intp), place))
+    local = shapely.transform(
+        footprint, lambda place: frame.to_building(np.zeros(len(place), np.intp), place)
+    )
     ones = np.ones(len(points.xy))
     drawn = DrawnBuilding(
         local,
@@ -93,7 +105,9 @@ def plan(
         [""] * len(ones),
     )
     is_tall = float(np.ptp(shapely.get_coordinates(local), axis=0) @ (-1, 1)) > 0
-    return document(draw_building(drawn, limit_mm, title), 18 if is_tall else 17)  # a tall one is made smaller
+    return document(
+        draw_building(drawn, limit_mm, title), 18 if is_tall else 17
+    )  # a tall one is made smaller
 
 
 class History(NamedTuple):
@@ -111,10 +125,15 @@ class History(NamedTuple):
 def histories(shown: Sequence[History]) -> list[str]:
     """Draw histories with the means of two groups, all over the same days and on the same scale."""
     moved = [
-        history.series - np.array([_start_level(series) for series in history.series])[:, None] for history in shown
+        history.series - np.array([_start_level(series) for series in history.series])[:, None]
+        for history in shown
     ]
-    lowest, highest = _scale_ends(np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)]))
-    days = np.concatenate([np.zeros(0, "M8[D]"), *(history.epochs.astype("datetime64[D]") for history in shown)])
+    lowest, highest = _scale_ends(
+        np.concatenate([np.zeros(0), *(values[np.isfinite(values)] for values in moved)])
+    )
+    days = np.concatenate(
+        [np.zeros(0, "M8[D]"), *(history.epochs.astype("datetime64[D]") for history in shown)]
+    )
     levels = (lowest, (lowest + highest) / 2, highest)
     return [
         _draw_history(history, values, (str(days.min()), str(days.max())), levels)
@@ -122,7 +141,9 @@ def histories(shown: Sequence[History]) -> list[str]:
     ]
 
 
-def _draw_history(history: History, values: Float, period: tuple[str, str], levels: Sequence[float]) -> str:
+def _draw_history(
+    history: History, values: Float, period: tuple[str, str], levels: Sequence[float]
+) -> str:
     days, is_marked = history.epochs.astype("datetime64[D]"), history.is_marked
     to_px, parts = over_time(history.title, period, levels, CHART_PX)
     steps = np.array_split(np.arange(len(days)), min(len(days), MAX_STEPS))
@@ -133,7 +154,11 @@ def _draw_history(history: History, values: Float, period: tuple[str, str], leve
             parts.append(_draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour))
     for series, colour in groups:
         if len(series):
-            parts.append(_draw_line(to_px, step_days, _mean_by_step(series, steps), colour, width=2.0, opacity=1.0))
+            parts.append(
+                _draw_line(
+                    to_px, step_days, _mean_by_step(series, steps), colour, width=2.0, opacity=1.0
+                )
+            )
     return document(svg_document(history.title, 190, "none", parts, CHART_PX), 13)
 
 
@@ -145,7 +170,8 @@ def probability_colour(p_damaged: float) -> str:
 
 
 def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int]) -> tuple[str, int]:
-    """Draw the map of the list: footprints coloured by probability of damage, those of the list with their numbers.
+    """Draw the map of the list: footprints coloured by probability of damage, those of the
+    list with their numbers.
 
     Args:
         outlines: (F,) polygons, m. p_damaged: (F,) NaN where there is none.
@@ -163,16 +189,23 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     def to_px(x: float, y: float) -> tuple[float, float]:
         return left_px + scale * (x - west), top_px + scale * (top - y)
 
-    in_view = shapely.STRtree(outlines).query(shapely.box(west - left_px / scale, south, east + left_px / scale, top))
+    in_view = shapely.STRtree(outlines).query(
+        shapely.box(west - left_px / scale, south, east + left_px / scale, top)
+    )
     unlisted = np.setdiff1d(in_view, rows)
     thinned = unlisted[:: max(1, -(-len(unlisted) // MAX_DRAWN))]
     # The most probable damage last: where enlarged footprints overlap, it is seen.
-    drawn = [*thinned[np.argsort(np.nan_to_num(p_damaged[thinned], nan=-1.0), kind="stable")].tolist(), *rows[::-1]]
+    drawn = [
+        *thinned[np.argsort(np.nan_to_num(p_damaged[thinned], nan=-1.0), kind="stable")].tolist(),
+        *rows[::-1],
+    ]
     listed_rows = set(rows)
     # Small ones are as large as a square of the smallest size.
     missing_m = np.maximum(MIN_FOOTPRINT_PX / scale - np.sqrt(shapely.area(outlines[drawn])), 0)
     shapes = np.where(
-        missing_m > 0, shapely.buffer(outlines[drawn], missing_m / 2, join_style="mitre"), outlines[drawn]
+        missing_m > 0,
+        shapely.buffer(outlines[drawn], missing_m / 2, join_style="mitre"),
+        outlines[drawn],
     )
     parts = [
         f'<path d="{outline_path(shape, to_px)}" fill="{probability_colour(p_damaged[row])}" '
@@ -182,12 +215,18 @@ def city(outlines: NDArray[np.object_], p_damaged: Float, listed: Sequence[int])
     ]
     middles = [to_px(*shapely.get_coordinates(shapely.centroid(outlines[row]))[0]) for row in rows]
     parts += _write_numbers(middles, width, height)
-    frame = f'<rect x="1" y="1" width="{width - 2:.0f}" height="{height - 2:.0f}" fill="none" stroke="#888"/>'
+    frame = (
+        f'<rect x="1" y="1" width="{width - 2:.0f}" height="{height - 2:.0f}" fill="none" '
+        'stroke="#888"/>'
+    )
     parts += [north_arrow(0.0, width - 26, 46), frame]
     clip = f'<clipPath id="map"><rect width="{width}" height="{height}"/></clipPath>'
     below = scale_bar(scale, 12, height + SCALE_PX - 10, 160)  # not over the buildings
     body = f'{clip}<g clip-path="url(#map)">{"".join(parts)}</g>{below}'
-    svg = f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" aria-label="Map">{body}</svg>'
+    svg = (
+        f'<svg viewBox="0 0 {width:.0f} {height + SCALE_PX:.0f}" role="img" '
+        f'aria-label="Map">{body}</svg>'
+    )
     return document(svg, 17), len(drawn)
 
 
@@ -197,7 +236,9 @@ def _map_extent(outlines: NDArray[np.object_]) -> tuple[float, float, float, flo
     return west - margin, south - margin, east + margin, north + margin
 
 
-def _write_numbers(middles: Sequence[tuple[float, float]], width: float, height: float) -> list[str]:
+def _write_numbers(
+    middles: Sequence[tuple[float, float]], width: float, height: float
+) -> list[str]:
     """Write 1, 2, ... beside places, px, none over another, with a line from each to its place."""
     label_places: list[tuple[float, float]] = []
     lines, boxes = [], []
@@ -208,12 +249,19 @@ def _write_numbers(middles: Sequence[tuple[float, float]], width: float, height:
             for turn in np.linspace(-math.pi / 4, 7 * math.pi / 4, 12, endpoint=False)
         ]
         inside = [(a, b) for a, b in spots if 18 < a < width - 18 and 12 < b < height - 12]
-        free = ((a, b) for a, b in inside if all(abs(a - c) > 30 or abs(b - d) > 20 for c, d in label_places))
+        free = (
+            (a, b)
+            for a, b in inside
+            if all(abs(a - c) > 30 or abs(b - d) > 20 for c, d in label_places)
+        )
         a, b = next(free, (x, y))
         label_places.append((a, b))
-        lines.append(f'<path d="M{x:.1f} {y:.1f}L{a:.1f} {b:.1f}" stroke="#000" stroke-width="0.7"/>')
+        lines.append(
+            f'<path d="M{x:.1f} {y:.1f}L{a:.1f} {b:.1f}" stroke="#000" stroke-width="0.7"/>'
+        )
         boxes.append(
-            f'<rect x="{a - 13:.1f}" y="{b - 9:.1f}" width="26" height="18" rx="3" fill="#fff" stroke="#000" '
+            f'<rect x="{a - 13:.1f}" y="{b - 9:.1f}" width="26" height="18" rx="3" fill="#fff" '
+            'stroke="#000" '
             f'stroke-width="0.7"/>{svg_text(a, b + 5.5, str(number), "middle")}'
         )
     return [*lines, *boxes]
@@ -228,21 +276,31 @@ def _start_level(series: Float) -> float:
 def _scale_ends(values: Float) -> tuple[float, float]:
     """Return the ends of the scale, whole multiples of 10 mm, around nearly all values."""
     low, high = np.quantile(values, (0.005, 0.995)) if len(values) else (0.0, 0.0)
-    return 10.0 * math.floor(min(float(low), -1.0) / 10), 10.0 * math.ceil(max(float(high), 1.0) / 10)
+    return 10.0 * math.floor(min(float(low), -1.0) / 10), 10.0 * math.ceil(
+        max(float(high), 1.0) / 10
+    )
 
 
 def _mean_by_step(series: Float, steps: Sequence[NDArray[np.intp]]) -> Float:
-    """Return the means of (N, T) over the N, and over the epochs of each step; NaN where all are missing."""
+    """Return the means of (N, T) over the N, and over the epochs of each step; NaN where
+    all are missing."""
     parts = [series[:, step] for step in steps]
     return np.array([np.nanmean(part) if np.isfinite(part).any() else np.nan for part in parts])
 
 
 def _draw_line(
-    to_px: Any, days: Float, values: Float, colour: str, *, width: float = 0.5, opacity: float = 0.45
+    to_px: Any,
+    days: Float,
+    values: Float,
+    colour: str,
+    *,
+    width: float = 0.5,
+    opacity: float = 0.45,
 ) -> str:
     is_finite = np.isfinite(values)
     points = " ".join(
-        "{:.1f},{:.1f}".format(*to_px(x, y)) for x, y in zip(days[is_finite], values[is_finite], strict=True)
+        "{:.1f},{:.1f}".format(*to_px(x, y))
+        for x, y in zip(days[is_finite], values[is_finite], strict=True)
     )
     stroke = f'stroke="{colour}" stroke-width="{width:g}" stroke-opacity="{opacity:g}"'
     return f'<polyline points="{points}" fill="none" {stroke}/>'

@@ -12,12 +12,16 @@ from plumbline.serve.columns import format_permille
 from plumbline.serve.rules import is_answered
 
 REFERENCES = (
-    "Skempton and MacDonald 1956, The allowable settlements of buildings, Proc. ICE 5(6): 98 buildings, 58 of them "
+    "Skempton and MacDonald 1956, The allowable settlements of buildings, Proc. ICE 5(6): 98 "
+    "buildings, 58 of them "
     "sound.",
     "Bjerrum 1963, discussion, Proc. European Conference on Soil Mechanics, Wiesbaden, vol. 2.",
-    "Burland, Broms and de Mello 1977, Behaviour of foundations and structures, Proc. 9th ICSMFE, Tokyo: categories.",
-    "Boscardin and Cording 1989, Building response to excavation-induced settlement, J. Geotech. Eng. 115(1).",
-    "Son and Cording 2005, Estimation of building damage due to excavation-induced ground movements, J. Geotech. "
+    "Burland, Broms and de Mello 1977, Behaviour of foundations and structures, Proc. 9th "
+    "ICSMFE, Tokyo: categories.",
+    "Boscardin and Cording 1989, Building response to excavation-induced settlement, J. Geotech. "
+    "Eng. 115(1).",
+    "Son and Cording 2005, Estimation of building damage due to excavation-induced ground "
+    "movements, J. Geotech. "
     "Geoenviron. Eng. 131(2).",
 )
 CRACKS = (
@@ -34,13 +38,22 @@ MATERIAL = re.compile(r"material|structur|construction")
 """Columns of footprints that may contain the material of a building."""
 MASONRY = re.compile(r"brick|mason|stone|adobe|clay|block")
 FRAME = re.compile(r"concrete|steel|frame|timber|wood|metal|glass")
-HEIGHTS = {"height_m": TALL_M, "height": TALL_M, "building_levels": TALL_LEVELS, "levels": TALL_LEVELS}
+HEIGHTS = {
+    "height_m": TALL_M,
+    "height": TALL_M,
+    "building_levels": TALL_LEVELS,
+    "levels": TALL_LEVELS,
+}
 """Columns with the height of a building, and the smallest value of a tall one."""
 
 
 NINETY_PERCENT = 1.645
 """Standard errors on either side of a 90 % interval."""
-UNITS = {"strain": "tensile strain, permille", "distortion": "angular distortion, permille", "tilt": "tilt, mm/m"}
+UNITS = {
+    "strain": "tensile strain, permille",
+    "distortion": "angular distortion, permille",
+    "tilt": "tilt, mm/m",
+}
 
 
 class Interval(NamedTuple):
@@ -77,9 +90,17 @@ class PublishedLimits(NamedTuple):
 
 _DAMAGE = ("very slight", "slight", "moderate", "severe")
 SOURCES = (
-    PublishedLimits("Burland; Boscardin and Cording 1989", "strain", CATEGORY_BOUNDS_PERMILLE, _DAMAGE, "masonry"),
+    PublishedLimits(
+        "Burland; Boscardin and Cording 1989",
+        "strain",
+        CATEGORY_BOUNDS_PERMILLE,
+        _DAMAGE,
+        "masonry",
+    ),
     PublishedLimits("Son and Cording 2005", "strain", (0.5, 0.75, 1.67, 3.33), _DAMAGE, "masonry"),
-    PublishedLimits("Boscardin and Cording 1989", "distortion", (1.0, 1.5, 3.25, 6.5), _DAMAGE, "masonry"),
+    PublishedLimits(
+        "Boscardin and Cording 1989", "distortion", (1.0, 1.5, 3.25, 6.5), _DAMAGE, "masonry"
+    ),
     PublishedLimits(
         "Skempton and MacDonald 1956",
         "distortion",
@@ -91,7 +112,8 @@ SOURCES = (
     PublishedLimits("Bjerrum 1963", "tilt", (1000 / 250,), ("1/250: tilt is seen",), "tall"),
 )
 VERDICTS = ("below", "possibly", "probably", "exceeded")
-"""Verdicts by what is at or above a limit: nothing; the upper end of the interval; the value itself too; all of it."""
+"""Verdicts by what is at or above a limit: nothing; the upper end of the interval; the
+value itself too; all of it."""
 
 
 def verdict(interval: Interval, limit: float) -> str:
@@ -102,7 +124,8 @@ def verdict(interval: Interval, limit: float) -> str:
 
 
 def distortion(strain: Interval) -> Interval:
-    """Return the angular distortion of a principal tensile strain without horizontal strain: twice as much.
+    """Return the angular distortion of a principal tensile strain without horizontal
+    strain: twice as much.
 
     With horizontal strain, which points do not show, it is less (Boscardin and Cording 1989).
     """
@@ -114,7 +137,8 @@ Kinds = dict[str, tuple[bool, str]]
 
 
 def kinds_of(attributes: Mapping[str, str]) -> Kinds:
-    """Return whether a footprint is `masonry` and `tall` by its attributes; a kind that they do not show is missing."""
+    """Return whether a footprint is `masonry` and `tall` by its attributes; a kind that
+    they do not show is missing."""
     kinds: Kinds = {}
     for name, value in attributes.items():
         column, text = re.sub(r"\W", "_", name.lower()), value.lower()
@@ -137,8 +161,9 @@ def limit_rows(building: Any, kinds: Kinds) -> list[dict[str, Any]]:
     """Compare a building, a row of the predictions, with the published limits.
 
     Returns:
-        Of each source: its name; the quantity; `found`, its value with the interval; `cells`, each a limit with the
-        verdict and its consequence; and a `note` where its limits do not count for this building.
+        Of each source: its name; the quantity; `found`, its value with the interval;
+        `cells`, each a limit with the verdict and its consequence; and a `note` where its
+        limits do not count for this building.
     """
     strain = UNKNOWN
     if is_answered(building):
@@ -151,7 +176,9 @@ def limit_rows(building: Any, kinds: Kinds) -> list[dict[str, Any]]:
     }
     rows = []
     for limits in SOURCES:
-        value, low, high = (format_permille(part, limits.values) for part in intervals[limits.quantity])
+        value, low, high = (
+            format_permille(part, limits.values) for part in intervals[limits.quantity]
+        )
         is_known = not math.isnan(intervals[limits.quantity].value)
         rows.append(
             {
@@ -180,6 +207,9 @@ def kind_sentence(kinds: Kinds) -> str:
     }
     return (
         "Kind of building: "
-        + "; ".join(f"{words[name, is_of_kind]} ({attribute})" for name, (is_of_kind, attribute) in kinds.items())
+        + "; ".join(
+            f"{words[name, is_of_kind]} ({attribute})"
+            for name, (is_of_kind, attribute) in kinds.items()
+        )
         + "."
     )

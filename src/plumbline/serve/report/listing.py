@@ -1,4 +1,5 @@
-"""Write the rows of the list: in the report, and as a sheet for spreadsheets with the same figures."""
+"""Write the rows of the list: in the report, and as a sheet for spreadsheets with the same
+figures."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MAX_NAME_LETTERS, MAX_EXPLANATION_LETTERS = 60, 400
 SIGHT_MARK = "*"
 SIGHT_NOTE = f"{SIGHT_MARK} along the line of sight of one track, not vertical."
 NO_NEIGHBOURS = (
-    "No figure against neighbours: the points do not show the building's settlement, or fewer than 3 buildings around "
+    "No figure against neighbours: the points do not show the building's settlement, or fewer "
+    "than 3 buildings around "
     "it can be compared."
 )
 SHEET_HEAD = (
@@ -44,7 +46,8 @@ SHEET_HEAD = (
     "Not judged",
     "Remark",
 )
-"""Columns of the sheet. The number is that in the report. Intervals and ± are 90 % ones, as there."""
+"""Columns of the sheet. The number is that in the report. Intervals and ± are 90 % ones, as
+there."""
 
 
 class ListedBuilding(NamedTuple):
@@ -78,7 +81,15 @@ def list_cells(listed: ListedBuilding) -> list[str]:
         difference += SIGHT_MARK
     name, p_damaged = plain(building.building_id, MAX_NAME_LETTERS), building.p_damaged
     if not is_answered(building):
-        return [name, "" if math.isnan(p_damaged) else format_share(p_damaged), "not judged", "", "", "", difference]
+        return [
+            name,
+            "" if math.isnan(p_damaged) else format_share(p_damaged),
+            "not judged",
+            "",
+            "",
+            "",
+            difference,
+        ]
     return [
         name,
         format_share(p_damaged),
@@ -91,33 +102,42 @@ def list_cells(listed: ListedBuilding) -> list[str]:
 
 
 def list_notes(rows: list[list[str]]) -> list[str]:
-    """Return what the marks and empty cells in the rows of the list mean; only of those that occur."""
+    """Return what the marks and empty cells in the rows of the list mean; only of those that
+    occur."""
     notes = [SIGHT_NOTE] if any(row[-1].endswith(SIGHT_MARK) for row in rows) else []
     return [*notes, NO_NEIGHBOURS] if any(not row[-1] for row in rows) else notes
 
 
-def sheet_rows(judged: CityPredictions, order: Iterable[int], numbers: Mapping[int, int]) -> list[list[str]]:
+def sheet_rows(
+    judged: CityPredictions, order: Iterable[int], numbers: Mapping[int, int]
+) -> list[list[str]]:
     """Return the sheet of all buildings as rows of cells, the first with the names of the columns.
 
     Args:
-        judged: all buildings. order: their rows, as they are listed. numbers: row -> number in the report.
+        judged: all buildings. order: their rows, as they are listed. numbers: row -> number
+            in the report.
     """
     buildings = list(judged.table.itertuples())
     sheet = [list(SHEET_HEAD)]
     for row in order:
-        listed = ListedBuilding(buildings[row], plain(judged.explanation[row], MAX_EXPLANATION_LETTERS))
+        listed = ListedBuilding(
+            buildings[row], plain(judged.explanation[row], MAX_EXPLANATION_LETTERS)
+        )
         sheet.append([str(numbers.get(row, "")), *sheet_cells(listed)])
     return sheet
 
 
 def sheet_cells(listed: ListedBuilding) -> list[str]:
-    """Return the cells of a building in the sheet, behind its number; figures are rounded as in the report."""
+    """Return the cells of a building in the sheet, behind its number; figures are rounded
+    as in the report."""
     building = listed.building
     is_judged, has_settlement = is_answered(building), not math.isnan(building.settlement_mm)
     severity = building.severity_permille, building.severity_low, building.severity_high
     return [
         str(building.building_id),
-        _format_figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),  # as in the list, never 0 or 100
+        _format_figure(
+            min(max(100 * building.p_damaged, 0.1), 99.9), 1
+        ),  # as in the list, never 0 or 100
         *("" if math.isnan(strain) else format_permille(strain) for strain in severity),
         f"{building.burland_category:d}" if is_judged else "",
         listed.quadrants,
@@ -133,7 +153,9 @@ def sheet_cells(listed: ListedBuilding) -> list[str]:
 
 
 def _format_figure(value: float, decimals: int) -> str:
-    return "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"  # 0 without a sign
+    return (
+        "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"
+    )  # 0 without a sign
 
 
 def _write_remark(listed: ListedBuilding) -> str:

@@ -1,4 +1,5 @@
-"""Judge, choose the buildings of a report, and write it as PDF or HTML, with a sheet of all buildings."""
+"""Judge, choose the buildings of a report, and write it as PDF or HTML, with a sheet of all
+buildings."""
 
 from __future__ import annotations
 
@@ -34,9 +35,14 @@ HERE = Path(__file__).parent
 
 
 def report(
-    request: Request, output: Path, chosen: Sequence[str] = (), top: int = TOP, about: Path | None = None
+    request: Request,
+    output: Path,
+    chosen: Sequence[str] = (),
+    top: int = TOP,
+    about: Path | None = None,
 ) -> Report:
-    """Judge every footprint as `predict` does, and write the report of some; beside it the sheet of all.
+    """Judge every footprint as `predict` does, and write the report of some; beside it the
+    sheet of all.
 
     Args:
         request: what is judged.
@@ -46,7 +52,8 @@ def report(
         about: YAML file with texts for the first page, see `read_about`.
 
     Raises:
-        InputError: anything given is missing, damaged or does not fit together. No file is written then.
+        InputError: anything given is missing, damaged or does not fit together. No file is
+            written then.
     """
     texts = NO_TEXTS if about is None else read_about(about)
     sheet = sheet_path(output)
@@ -75,7 +82,8 @@ def report_of(
     about: ReportTexts = NO_TEXTS,
     sheet: str = "",
 ) -> Report:
-    """Put the report together: of the chosen buildings, or of the first `top` of the list; in the list's order.
+    """Put the report together: of the chosen buildings, or of the first `top` of the list;
+    in the list's order.
 
     Raises:
         InputError: a chosen building does not exist, or they are too many.
@@ -89,7 +97,9 @@ def report_of(
             f"{top} buildings found; a report holds {MAX_BUILDINGS} at most. Make several.",
             key="report.too_many_buildings",
         )
-    return make_report(answered, city, rows[:top].tolist(), buildings.name, date.today(), about=about, sheet=sheet)
+    return make_report(
+        answered, city, rows[:top].tolist(), buildings.name, date.today(), about=about, sheet=sheet
+    )
 
 
 def write_report(contents: Report, output: Path) -> None:
@@ -103,7 +113,13 @@ def write_report(contents: Report, output: Path) -> None:
     with told_unwritten(output):
         write_bytes(output, file_bytes)
     seconds = time.monotonic() - begin
-    log.info("%s: %d buildings, %.1f MB, set in %.0f s", output, len(contents["pages"]), len(file_bytes) / 1e6, seconds)
+    log.info(
+        "%s: %d buildings, %.1f MB, set in %.0f s",
+        output,
+        len(contents["pages"]),
+        len(file_bytes) / 1e6,
+        seconds,
+    )
 
 
 def outputs_of(output: Path) -> Outputs:
@@ -117,13 +133,16 @@ def sheet_path(output: Path) -> Path:
 
 
 def write_sheet(answered: JudgedCity, contents: Report, path: Path) -> None:
-    """Write the list of all buildings, atomically, as CSV with a byte order mark, by which spreadsheets know UTF-8.
+    """Write the list of all buildings, atomically, as CSV with a byte order mark, by which
+    spreadsheets know UTF-8.
 
     Raises:
         NotWritable: the disk refused.
     """
     rows = sheet_rows(
-        answered.judged, list_order(answered).tolist(), {page["row"]: page["number"] for page in contents["pages"]}
+        answered.judged,
+        list_order(answered).tolist(),
+        {page["row"]: page["number"] for page in contents["pages"]},
     )
     text = io.StringIO()
     csv.writer(text).writerows(rows)
@@ -133,7 +152,8 @@ def write_sheet(answered: JudgedCity, contents: Report, path: Path) -> None:
 
 
 def as_pdf(contents: Report) -> bytes:
-    """Return the report as a PDF. All texts go to typst as data, never as its markup; fonts are typst's own."""
+    """Return the report as a PDF. All texts go to typst as data, never as its markup; fonts
+    are typst's own."""
     import typst
 
     compiler = typst.Compiler(
@@ -142,11 +162,15 @@ def as_pdf(contents: Report) -> bytes:
         ignore_system_fonts=True,
         sys_inputs={"report": json.dumps(contents)},
     )
-    return cast(bytes, compiler.compile(format="pdf", pdf_tags=False))  # one file; tags would double its size
+    return cast(
+        bytes, compiler.compile(format="pdf", pdf_tags=False)
+    )  # one file; tags would double its size
 
 
 def as_html(contents: Report) -> str:
     """Return the report as one HTML file that loads nothing from elsewhere."""
     template = HERE.joinpath("report.html").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    environment = Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
     return environment.from_string(template).render(report=contents)

@@ -1,6 +1,8 @@
-"""Write the texts on one building: judgement, settlement and tilt, limits, and what the points cannot show.
+"""Write the texts on one building: judgement, settlement and tilt, limits, and what the
+points cannot show.
 
-Texts of a user's files are cleaned of what no document may hold, and shortened; the templates escape them.
+Texts of a user's files are cleaned of what no document may hold, and shortened; the
+templates escape them.
 """
 
 from __future__ import annotations
@@ -31,37 +33,50 @@ MAX_TILT_ERROR_MM_M = 1.5
 """Largest standard error of a tilt that is reported."""
 LONGEST_TEXT = 120
 """Most letters of a user's text."""
-_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNPRINTABLE = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\u2029\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
 WINDS = ("north", "north-east", "east", "south-east", "south", "south-west", "west", "north-west")
 
 
 PLACE_NOT_SURE = (
-    "Where it is damaged is not sure: the chance that the likeliest quarter of the plan is wrong is too large to name "
+    "Where it is damaged is not sure: the chance that the likeliest quarter of the plan is wrong "
+    "is too large to name "
     "one. Inspect all of it."
 )
 INTERVALS = "All intervals and ± are 90 % ones: they hold the true value in about 9 of 10 cases."
 """Sentence on the first page, which is not repeated on others."""
 WORDS = (
-    ("Damaged", "probability that the largest tensile strain is 0.5 permille or more. Decide by it."),
+    (
+        "Damaged",
+        "probability that the largest tensile strain is 0.5 permille or more. Decide by it.",
+    ),
     (
         "Severity",
-        "estimate of the largest tensile strain, with its interval. Settlement and tilt as a whole are left out.",
+        "estimate of the largest tensile strain, with its interval. Settlement and tilt as a "
+        "whole are left out.",
     ),
     ("Category", "category of the severity, by strain; what is seen is often one lower."),
     (
         "Quadrants",
-        "quarters of the building's own plan that hold 80 % of the probability. NE faces north and east most. "
-        "Not sure: the chance of a wrong one is too large. Empty: not judged, or sound is more probable than damaged.",
+        "quarters of the building's own plan that hold 80 % of the probability. NE faces north "
+        "and east most. "
+        "Not sure: the chance of a wrong one is too large. Empty: not judged, or sound is more "
+        "probable than damaged.",
     ),
     (
         "Since",
         "when the damaging movement began. Or before: nobody looked earlier. Empty: not known. "
         "A building bends, then cracks.",
     ),
-    ("Against neighbours", "settlement less the median of the other buildings around; negative: it sinks more."),
+    (
+        "Against neighbours",
+        "settlement less the median of the other buildings around; negative: it sinks more.",
+    ),
     (
         "Limits",
-        "exceeded: all of the interval is above. Probably: the value itself is. Possibly: its upper end alone is. "
+        "exceeded: all of the interval is above. Probably: the value itself is. Possibly: its "
+        "upper end alone is. "
         "A limit for another kind of building has no colour.",
     ),
     ("Not judged", "does not mean sound."),
@@ -77,7 +92,9 @@ def plain(text: object, longest: int = LONGEST_TEXT) -> str:
 
 def signed(value: float) -> str:
     """Return a figure with its sign and one decimal; empty if it is not known."""
-    return "" if math.isnan(value) else f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")  # no negative zero
+    return (
+        "" if math.isnan(value) else f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
+    )  # no negative zero
 
 
 def side_of(track: Track) -> str:
@@ -97,18 +114,24 @@ def rate_sentence(rate: DamageRate) -> str:
         sentence = f"{share} of the buildings are taken to be damaged, as given for this report"
     elif rate.least is not None:
         sentence = (
-            f"{_format_percent(rate.least)} or more of the judged buildings look damaged, which noise can cause as "
-            f"well: {share} are taken to be damaged. Read the order of the list, not the number of damaged buildings"
+            f"{_format_percent(rate.least)} or more of the judged buildings look damaged, which "
+            "noise can cause as "
+            f"well: {share} are taken to be damaged. Read the order of the list, not the number "
+            "of damaged buildings"
         )
     elif rate.is_vague:
         sentence = (
-            f"{share} of the buildings are taken to be damaged, but the points fit any share from {low} to {high}. "
+            f"{share} of the buildings are taken to be damaged, but the points fit any share "
+            f"from {low} to {high}. "
             "Read the order of the list, not the number of damaged buildings"
         )
     else:
         sentence = f"About {share} of the judged buildings are damaged ({low} to {high})"
     places = ". Where damage gathers, buildings have shares of their own" if rate.local else ""
-    return f"{sentence}{places}. Severities and probabilities start from that share: their mean may be another."
+    return (
+        f"{sentence}{places}. Severities and probabilities start from that share: their mean "
+        "may be another."
+    )
 
 
 def _format_percent(share: float) -> str:
@@ -127,13 +150,17 @@ def headline_of(building: Any) -> str:
 
 def severity_text(building: Any, unit: str = "") -> str:
     """Return the severity with its interval, as `1.23 permille (0.40 to 2.10)`."""
-    value, low, high = map(format_permille, (building.severity_permille, building.severity_low, building.severity_high))
+    value, low, high = map(
+        format_permille, (building.severity_permille, building.severity_low, building.severity_high)
+    )
     return f"{value}{unit} ({low} to {high})"
 
 
 def facts_of(building: Any) -> list[Fact]:
     """Return the model's estimates for a building that has an answer, with the meaning of each."""
-    categories = ", ".join(f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES))
+    categories = ", ".join(
+        f"{i}: {format_share(building[name])}" for i, name in enumerate(CATEGORIES)
+    )
     facts = [
         Fact(
             "Severity",
@@ -143,20 +170,32 @@ def facts_of(building: Any) -> list[Fact]:
         Fact(
             "Categories",
             categories,
-            "Probability of each, by strain. The heading has that of the severity. What is seen is often one lower.",
+            "Probability of each, by strain. The heading has that of the severity. What is seen "
+            "is often one lower.",
         ),
     ]
     if building.reason == UNSURE_WHERE:
         quadrants = zip(QUADRANTS, PROBABILITIES, strict=True)
-        likely = ", ".join(f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants)
-        facts.append(Fact("Where", f"not sure: {likely}", "Probability of each quarter of the plan."))
+        likely = ", ".join(
+            f"{quadrant} {format_share(building[name])}" for quadrant, name in quadrants
+        )
+        facts.append(
+            Fact("Where", f"not sure: {likely}", "Probability of each quarter of the plan.")
+        )
     elif shows_quadrant(building):
         confidence = format_share(building.quadrant_confidence)
         means = (
-            f"Quarters of the plan that hold 80 % of the probability. {building.quadrant} is strained most, or nearly "
+            f"Quarters of the plan that hold 80 % of the probability. {building.quadrant} is "
+            "strained most, or nearly "
             f"so, with {confidence}."
         )
-        facts.append(Fact("Where", f"{building.quadrants.replace('|', ' or ')} (likeliest {building.quadrant})", means))
+        facts.append(
+            Fact(
+                "Where",
+                f"{building.quadrants.replace('|', ' or ')} (likeliest {building.quadrant})",
+                means,
+            )
+        )
     if isinstance(building.mechanism, str):
         facts.append(Fact("Fails like", building.mechanism, "The kind of movement that fits best."))
     if when := when_text(building):
@@ -169,7 +208,13 @@ def facts_of(building: Any) -> list[Fact]:
 
 
 def _count_of_hundred(share: float) -> str:
-    return "fewer than 1" if share < 0.01 else "more than 99" if share > 0.99 else f"about {100 * share:.0f}"
+    return (
+        "fewer than 1"
+        if share < 0.01
+        else "more than 99"
+        if share > 0.99
+        else f"about {100 * share:.0f}"
+    )
 
 
 def reading_of_it(building: Any, explanation: str) -> list[str]:
@@ -180,10 +225,15 @@ def reading_of_it(building: Any, explanation: str) -> list[str]:
     """
     if is_answered(building):
         frequency = (
-            f"Of 100 buildings with this probability, {_count_of_hundred(building.p_damaged)} should have a strain of "
+            f"Of 100 buildings with this probability, {_count_of_hundred(building.p_damaged)} "
+            "should have a strain of "
             "0.5 permille or more."
         )
-        return [frequency, _explain_fit(building), *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else [])]
+        return [
+            frequency,
+            _explain_fit(building),
+            *([PLACE_NOT_SURE] if building.reason == UNSURE_WHERE else []),
+        ]
     sentences = [f"Why it is not judged: {explanation}."]
     if math.isnan(building.strain_resolution_permille):
         sentences.append("With these points no strain can be estimated.")
@@ -199,16 +249,23 @@ def _explain_fit(building: Any) -> str:
     if building.severity_low >= bound:
         return "The entire interval of the severity lies in category 1 or above."
     if building.burland_category > 0:
-        return "The points also fit a sound building: decide by the probability, not by the category."
+        return (
+            "The points also fit a sound building: decide by the probability, not by the category."
+        )
     caveat = ", and damage is not ruled out" if building.severity_high >= bound else ""
     return f"The building is more probably sound{caveat}."
 
 
 def whole_facts(building: Any, points: BuildingPoints, tracks: Sequence[Track]) -> list[Fact]:
-    """Return settlement and tilt of the whole building, and its settlement against the neighbours."""
+    """Return settlement and tilt of the whole building, and its settlement against the
+    neighbours."""
     if math.isnan(building.settlement_mm) and building.n_points >= MIN_SCATTERERS:
         return [
-            Fact("Settlement", "not known", "Few points from each side, and both sides contradict each other."),
+            Fact(
+                "Settlement",
+                "not known",
+                "Few points from each side, and both sides contradict each other.",
+            ),
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
             _tilt_fact(building),
         ]
@@ -218,19 +275,31 @@ def whole_facts(building: Any, points: BuildingPoints, tracks: Sequence[Track]) 
             Fact("Against neighbours", "not known", "Its own settlement is not known."),
         ]
     is_slant = is_line_of_sight(building)
-    return [_settlement_fact(building, is_slant), _neighbours_fact(building, is_slant), _tilt_fact(building)]
+    return [
+        _settlement_fact(building, is_slant),
+        _neighbours_fact(building, is_slant),
+        _tilt_fact(building),
+    ]
 
 
 def _settlement_fact(building: Any, is_slant: bool) -> Fact:
     error = NINETY_PERCENT * building.settlement_std_mm
-    moved = f"{signed(building.settlement_mm)} ± {error:.1f} mm, {signed(building.settlement_rate_mm_year)} mm a year"
+    moved = (
+        f"{signed(building.settlement_mm)} ± {error:.1f} mm, "
+        f"{signed(building.settlement_rate_mm_year)} mm a year"
+    )
     if is_slant:
         means = (
-            "Not a settlement: movement over the record along the line of sight of one track; negative: away from the "
+            "Not a settlement: movement over the record along the line of sight of one track; "
+            "negative: away from the "
             "satellite. Sinking cannot be told from a sideways move."
         )
         return Fact("Along the line of sight", moved, means)
-    return Fact("Settlement", moved, "Vertical movement of the whole building over the record; negative: down.")
+    return Fact(
+        "Settlement",
+        moved,
+        "Vertical movement of the whole building over the record; negative: down.",
+    )
 
 
 def _neighbours_fact(building: Any, is_slant: bool) -> Fact:
@@ -239,22 +308,31 @@ def _neighbours_fact(building: Any, is_slant: bool) -> Fact:
         return Fact("Against neighbours", "not known", "Fewer than 3 neighbours can be compared.")
     # The median is of the rounded figures, so that the three agree to the last digit.
     median = round(building.settlement_mm, 1) - round(difference_mm, 1)
-    moved = f"The neighbours' median moved {signed(median)} mm{' along the same line of sight' if is_slant else ''}."
+    moved = (
+        f"The neighbours' median moved {signed(median)} "
+        f"mm{' along the same line of sight' if is_slant else ''}."
+    )
     if abs(difference_mm) <= NINETY_PERCENT * error_mm:
         verdict = "No clear difference."
     else:
         verdict = (
-            "It differs from them." if abs(difference_mm) <= MOVES_ALONE * error_mm else "It differs clearly from them."
+            "It differs from them."
+            if abs(difference_mm) <= MOVES_ALONE * error_mm
+            else "It differs clearly from them."
         )
     return Fact(
-        "Against neighbours", f"{signed(difference_mm)} ± {NINETY_PERCENT * error_mm:.1f} mm", f"{moved} {verdict}"
+        "Against neighbours",
+        f"{signed(difference_mm)} ± {NINETY_PERCENT * error_mm:.1f} mm",
+        f"{moved} {verdict}",
     )
 
 
 def _tilt_fact(building: Any) -> Fact:
     if math.isnan(building.tilt_mm_m):
         return Fact(
-            "Tilt", "not known", f"Its ± is above {NINETY_PERCENT * MAX_TILT_ERROR_MM_M:.1f} mm/m in some direction."
+            "Tilt",
+            "not known",
+            f"Its ± is above {NINETY_PERCENT * MAX_TILT_ERROR_MM_M:.1f} mm/m in some direction.",
         )
     size = f"{building.tilt_mm_m:.1f} ± {NINETY_PERCENT * building.tilt_std_mm_m:.1f} mm/m"
     if math.isnan(building.tilt_towards):
@@ -270,26 +348,33 @@ def _tilt_fact(building: Any) -> Fact:
 def unseen_of(points: BuildingPoints, tracks: Sequence[Track], building: Any) -> list[str]:
     """Return sentences on what the points cannot show of a building, a row of the predictions."""
     sentences = [
-        "North-south: the satellites look from east and west, and hardly see a movement to the north or south."
+        "North-south: the satellites look from east and west, and hardly see a movement to the "
+        "north or south."
     ]
     counts = np.bincount(points.track, minlength=len(tracks))
     sides = {side_of(tracks[number]) for number in np.unique(points.track).tolist()}
     if len(sides) == 1:
         sentences.append(
-            f"Seen from the {sides.pop()} only: a movement to the east or west cannot be told from sinking or rising."
+            f"Seen from the {sides.pop()} only: a movement to the east or west cannot be told "
+            "from sinking or rising."
         )
     used_tracks = [track for track, count in zip(tracks, counts, strict=True) if count] or tracks
     first, last = min(t.epochs[0] for t in used_tracks), max(t.epochs[-1] for t in used_tracks)
     sentences.append(
-        f"Days: nothing before {first.astype('datetime64[D]')} or after {last.astype('datetime64[D]')}; up to "
+        f"Days: nothing before {first.astype('datetime64[D]')} or after "
+        f"{last.astype('datetime64[D]')}; up to "
         f"{max(map(longest_gap, used_tracks))} days between two images."
     )
     by_quadrant = np.bincount(quadrant_code(*points.xy.T), minlength=4)
     empty = [name for name, count in zip(QUADRANTS, by_quadrant, strict=True) if not count]
     total_text = f"{len(points.track)} point{'' if len(points.track) == 1 else 's'}"
-    counts_text = ", ".join(f"{name} {count}" for name, count in zip(QUADRANTS, by_quadrant, strict=True))
+    counts_text = ", ".join(
+        f"{name} {count}" for name, count in zip(QUADRANTS, by_quadrant, strict=True)
+    )
     where = f" None lies in {', '.join(empty)}." if empty and len(points.track) else ""
-    sentences.append(f"Points: {total_text} ({counts_text}), on roof and walls, placed to some metres.{where}")
+    sentences.append(
+        f"Points: {total_text} ({counts_text}), on roof and walls, placed to some metres.{where}"
+    )
     return [*sentences, *_resolution_sentence(building)]
 
 
@@ -300,7 +385,12 @@ def _resolution_sentence(building: Any) -> list[str]:
         return []
     if is_answered(building) and building.severity_permille < resolution:
         return [
-            f"Small strain: the severity is below {resolution:.2g} permille, from which these points show a strain in "
-            "9 of 10 cases at best, so it also rests on the buildings that the model was trained on."
+            f"Small strain: the severity is below {resolution:.2g} permille, from which these "
+            "points show a strain in "
+            "9 of 10 cases at best, so it also rests on the buildings that the model was trained "
+            "on."
         ]
-    return [f"Small strain: these points show {resolution:.2g} permille in 9 of 10 cases at best, less more rarely."]
+    return [
+        f"Small strain: these points show {resolution:.2g} permille in 9 of 10 cases at best, "
+        "less more rarely."
+    ]

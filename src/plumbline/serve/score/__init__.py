@@ -1,1 +1,2 @@
-"""Process deliveries of points: find new ones, judge them with the champion, and list the changes."""
+"""Process deliveries of points: find new ones, judge them with the champion, and list the
+changes."""

@@ -1,7 +1,8 @@
 """Derive the alarms of a place from its published results, and write `alarms.csv`.
 
-The file is made of all results in the order of their observations each time one is added. So it is the same after a
-run that was killed, for deliveries that arrive in another order, and after one that was judged again.
+The file is made of all results in the order of their observations each time one is added.
+So it is the same after a run that was killed, for deliveries that arrive in another order,
+and after one that was judged again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,14 @@ from plumbline.params.serve import Alarm
 from plumbline.serve.columns import DAMAGE_COLUMNS, has_answer
 from plumbline.serve.predictions import read_predictions
 from plumbline.serve.score.changes import same_ground
-from plumbline.serve.score.results import ALARMS, DERIVED, PREDICTIONS, DeliveryResult, read_record, results
+from plumbline.serve.score.results import (
+    ALARMS,
+    DERIVED,
+    PREDICTIONS,
+    DeliveryResult,
+    read_record,
+    results,
+)
 from plumbline.serve.score.rules import chosen_by, hash_area, read_area, warn_of_unmet
 
 NEW, GOES_ON, ENDED = "new", "goes_on", "ended"
@@ -41,14 +49,18 @@ class Watch:
         self.since: dict[str, str] = {}
         """Building with an alarm -> date of the delivery at which it began."""
 
-    def apply(self, values: pd.Series, date: str, moved: Iterable[str] = ()) -> Iterator[tuple[str, str, str]]:
-        """Apply the rule to the next delivery; yield building, state and beginning of each of its alarms.
+    def apply(
+        self, values: pd.Series, date: str, moved: Iterable[str] = ()
+    ) -> Iterator[tuple[str, str, str]]:
+        """Apply the rule to the next delivery; yield building, state and beginning of each
+        of its alarms.
 
         Args:
-            values: of the rule's column, by building; a building without a value keeps its alarm and row.
+            values: of the rule's column, by building; a building without a value keeps its
+                alarm and row.
             date: of the delivery's last observation.
-            moved: buildings whose name was that of another building before. Their alarm and row end, and no alarm
-                begins with the same delivery.
+            moved: buildings whose name was that of another building before. Their alarm and
+                row end, and no alarm begins with the same delivery.
         """
         ended = set()
         for name in moved:
@@ -76,7 +88,8 @@ class Watch:
 
 
 def update_alarms(params: Params, place: str) -> None:
-    """Write `alarms.csv` of a place, unless it is of these rules and results already; remove it without rules.
+    """Write `alarms.csv` of a place, unless it is of these rules and results already;
+    remove it without rules.
 
     Raises:
         InputError: a result is damaged, or the disk refused.
@@ -91,8 +104,12 @@ def update_alarms(params: Params, place: str) -> None:
         return
     derived: dict[str, Any] = {
         "format": 1,
-        "rules": [{**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules],
-        "results": [[r.folder, r.observed["to"], r.made, r.files.get(PREDICTIONS)] for r in delivery_results],
+        "rules": [
+            {**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules
+        ],
+        "results": [
+            [r.folder, r.observed["to"], r.made, r.files.get(PREDICTIONS)] for r in delivery_results
+        ],
     }
     if path.is_file() and read_record(record) == {**derived, "sha256": sha256_file(path)}:
         return
@@ -102,11 +119,13 @@ def update_alarms(params: Params, place: str) -> None:
     write_json(record, {**derived, "sha256": sha256_file(path)})
 
 
-def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: Params) -> pd.DataFrame:
+def derive(
+    rules: list[Alarm], delivery_results: list[DeliveryResult], params: Params
+) -> pd.DataFrame:
     """Apply rules to the results of a place, in order; return `COLUMNS`, the latest delivery first.
 
-    Of several deliveries that were observed to the same day, a building's answer in the one judged last counts: they
-    are one step, because they bring no later observation.
+    Of several deliveries that were observed to the same day, a building's answer in the one
+    judged last counts: they are one step, because they bring no later observation.
     """
     watches = [Watch(rule) for rule in rules]
     areas = {rule.name: read_area(rule, params) for rule in rules if rule.within is not None}
@@ -114,7 +133,9 @@ def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: P
     rows: list[tuple[Any, ...]] = []
     for step, (date, group) in enumerate(groupby(delivery_results, key=lambda r: r.observed["to"])):
         same_day = list(group)
-        table = _join_tables([_read_result(params.score.out / r.place / r.folder) for r in same_day])
+        table = _join_tables(
+            [_read_result(params.score.out / r.place / r.folder) for r in same_day]
+        )
         moved = _find_moved(ground, table.geometry)
         ground = _update_footprints(ground, table.geometry)
         for number, watch in enumerate(watches):
@@ -122,15 +143,35 @@ def derive(rules: list[Alarm], delivery_results: list[DeliveryResult], params: P
             chosen = chosen_by(rule, table, areas)
             rules_with_buildings |= {rule.name} if chosen.any() else set()
             column = table[rule.column].to_numpy(float, na_value=np.nan)
-            if rule.column in DAMAGE_COLUMNS:  # a building without an answer is to be looked at, and raises no alarm
+            if (
+                rule.column in DAMAGE_COLUMNS
+            ):  # a building without an answer is to be looked at, and raises no alarm
                 chosen &= has_answer(table)
             values = pd.Series(column, table.index)[chosen].dropna()
             for name, state, since in watch.apply(values, date, moved):
                 value = np.nan if state == ENDED and name in moved else values.get(name, np.nan)
-                sort_key = -step, STATE_ORDER.index(state), number, -value if rule.comparison[0] == ">" else value
+                sort_key = (
+                    -step,
+                    STATE_ORDER.index(state),
+                    number,
+                    -value if rule.comparison[0] == ">" else value,
+                )
                 ended = date if state == ENDED else None
                 folder = same_day[-1].folder
-                rows.append((name, rule.name, state, since, ended, rule.column, value, rule.limit, folder, *sort_key))
+                rows.append(
+                    (
+                        name,
+                        rule.name,
+                        state,
+                        since,
+                        ended,
+                        rule.column,
+                        value,
+                        rule.limit,
+                        folder,
+                        *sort_key,
+                    )
+                )
     warn_of_unmet(rules, rules_with_buildings, ground.index)
     keys = ["_step", "_state", "_rule", "_beyond", "building_id"]
     return pd.DataFrame(rows, columns=[*COLUMNS, *keys[:-1]]).sort_values(keys)[list(COLUMNS)]
@@ -144,12 +185,16 @@ def _find_moved(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.I
     return overlaps.index[~overlaps.to_numpy(bool)]
 
 
-def _update_footprints(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> geopandas.GeoSeries:
+def _update_footprints(
+    before: geopandas.GeoSeries, after: geopandas.GeoSeries
+) -> geopandas.GeoSeries:
     """Return the latest footprint of every building up to now, in the CRS of the first delivery."""
     if not len(before):
         return after
     latest = after.to_crs(before.crs)
-    return geopandas.GeoSeries(pd.concat([before[~before.index.isin(latest.index)], latest]), crs=before.crs)
+    return geopandas.GeoSeries(
+        pd.concat([before[~before.index.isin(latest.index)], latest]), crs=before.crs
+    )
 
 
 def _read_result(folder: Path) -> geopandas.GeoDataFrame:
@@ -162,7 +207,11 @@ def _read_result(folder: Path) -> geopandas.GeoDataFrame:
 
 def _join_tables(tables: list[geopandas.GeoDataFrame]) -> geopandas.GeoDataFrame:
     """Join the tables of one day, by building; the last one's answer counts."""
-    joined = pd.concat([table.to_crs(tables[-1].crs) for table in tables]) if len(tables) > 1 else tables[0]
+    joined = (
+        pd.concat([table.to_crs(tables[-1].crs) for table in tables])
+        if len(tables) > 1
+        else tables[0]
+    )
     return joined.drop_duplicates("building_id", keep="last").set_index("building_id")
 
 
@@ -179,7 +228,11 @@ class Alarms(NamedTuple):
     def now(self, rule: Alarm) -> pd.DataFrame:
         """Return the rows of the alarms of a rule that the latest delivery has."""
         table = self.table
-        return table[(table["rule"] == rule.name) & (table["delivery"] == self.delivery) & (table["state"] != ENDED)]
+        return table[
+            (table["rule"] == rule.name)
+            & (table["delivery"] == self.delivery)
+            & (table["state"] != ENDED)
+        ]
 
     def last(self, rule: Alarm) -> pd.DataFrame:
         """Return the latest row of every building that has ever had an alarm of a rule."""
@@ -187,12 +240,20 @@ class Alarms(NamedTuple):
 
 
 def read_alarms(out: Path, place: str) -> Alarms | None:
-    """Read the alarms of a place; None if it has none, or a killed run has left them to the next."""
+    """Read the alarms of a place; None if it has none, or a killed run has left them to the
+    next."""
     path, derived = out / place / ALARMS, read_record(out / DERIVED / f"{place}.json")
     if derived is None or not path.is_file() or sha256_file(path) != derived["sha256"]:
         return None
-    rules = [Alarm(**{key: value for key, value in rule.items() if key != "area"}) for rule in derived["rules"]]
-    texts = dict.fromkeys(("building_id", "rule", "state", "since", "ended", "column", "delivery"), str)
-    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])  # a building may be called NA
+    rules = [
+        Alarm(**{key: value for key, value in rule.items() if key != "area"})
+        for rule in derived["rules"]
+    ]
+    texts = dict.fromkeys(
+        ("building_id", "rule", "state", "since", "ended", "column", "delivery"), str
+    )
+    table = pd.read_csv(
+        path, dtype=texts, keep_default_na=False, na_values=[""]
+    )  # a building may be called NA
     latest_folder, observed_to = derived["results"][-1][:2]
     return Alarms(rules, latest_folder, observed_to, table)

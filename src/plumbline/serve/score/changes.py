@@ -40,26 +40,34 @@ class DeliveryChanges(NamedTuple):
     """Changes of the buildings between two deliveries."""
 
     table: pd.DataFrame
-    """A row a changed building, `COLUMNS`; those that got worse beyond their intervals first, the most so on top."""
+    """A row a changed building, `COLUMNS`; those that got worse beyond their intervals
+    first, the most so on top."""
     counts: dict[str, int]
-    """`compared` buildings; of them `changed`, `status`, `category_up`, `category_down`, `quadrant`, and
-    `beyond_intervals`; `new` and `gone` ones, and `moved`: the same identifier on another place, not compared."""
+    """`compared` buildings; of them `changed`, `status`, `category_up`, `category_down`,
+    `quadrant`, and `beyond_intervals`; `new` and `gone` ones, and `moved`: the same
+    identifier on another place, not compared."""
 
 
-def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame) -> DeliveryChanges:
+def compare_predictions(
+    before: geopandas.GeoDataFrame, after: geopandas.GeoDataFrame
+) -> DeliveryChanges:
     """Compare two predictions tables.
 
-    A building is the same if its identifier is and its footprints overlap: where a file has no identifiers its order
-    gives them, and the order may be another one. A quadrant counts from category 1 in both, below which there is none.
-    Intervals can be compared where both have an answer. Whether they overlap is a rule of thumb and no test: two
-    deliveries share most of their epochs, so what differs by chance differs less than two independent intervals would.
+    A building is the same if its identifier is and its footprints overlap: where a file has
+    no identifiers its order gives them, and the order may be another one. A quadrant counts
+    from category 1 in both, below which there is none. Intervals can be compared where both
+    have an answer. Whether they overlap is a rule of thumb and no test: two deliveries
+    share most of their epochs, so what differs by chance differs less than two independent
+    intervals would.
     """
     old, new = before.set_index("building_id"), after.set_index("building_id")
     is_same = same_ground(old.geometry, new.geometry)
     compared_ids = is_same.index[is_same]
     old, new = old.loc[compared_ids], new.loc[compared_ids]
     judged = has_answer(old) & has_answer(new)
-    category_before, category_after = (part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new))
+    category_before, category_after = (
+        part["burland_category"].fillna(-1).to_numpy(int) for part in (old, new)
+    )
     changed = {
         "status": (old["status"] != new["status"]).to_numpy(),
         "category": judged & (category_before != category_after),
@@ -69,7 +77,9 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
         & (old["quadrant"] != new["quadrant"]).to_numpy(),
     }
     overlap = _overlap(old, new)
-    is_changed = np.logical_or.reduce(list(changed.values())) if len(compared_ids) else np.zeros(0, bool)
+    is_changed = (
+        np.logical_or.reduce(list(changed.values())) if len(compared_ids) else np.zeros(0, bool)
+    )
     is_beyond = judged & ~overlap
     counts = {
         "compared": len(compared_ids),
@@ -83,11 +93,14 @@ def compare_predictions(before: geopandas.GeoDataFrame, after: geopandas.GeoData
         "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
         "moved": int((~is_same).sum()),
     }
-    return DeliveryChanges(_table(old, new, changed, rows=is_changed, judged=judged, overlap=overlap), counts)
+    return DeliveryChanges(
+        _table(old, new, changed, rows=is_changed, judged=judged, overlap=overlap), counts
+    )
 
 
 def same_ground(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.Series:
-    """Return whether the footprints of each building overlap, of those in both series; by identifier, as `after`."""
+    """Return whether the footprints of each building overlap, of those in both series; by
+    identifier, as `after`."""
     shared = after.index[after.index.isin(before.index)]
     old = before.loc[shared].to_crs(after.crs) if len(shared) else before.loc[shared]
     overlaps = shapely.intersects(old.to_numpy(), after.loc[shared].to_numpy())
@@ -96,7 +109,9 @@ def same_ground(before: geopandas.GeoSeries, after: geopandas.GeoSeries) -> pd.S
 
 def _overlap(old: geopandas.GeoDataFrame, new: geopandas.GeoDataFrame) -> Mask:
     """Return (B,) whether the two intervals overlap; True where one is missing."""
-    apart = (new["severity_low"] > old["severity_high"]) | (new["severity_high"] < old["severity_low"])
+    apart = (new["severity_low"] > old["severity_high"]) | (
+        new["severity_high"] < old["severity_low"]
+    )
     return np.asarray(~apart.to_numpy(), bool)
 
 
@@ -109,12 +124,15 @@ def _table(
     judged: Mask,
     overlap: Mask,
 ) -> pd.DataFrame:
-    kinds = [" + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)]
+    kinds = [
+        " + ".join(kind for kind in KINDS if changed[kind][row]) for row in np.flatnonzero(rows)
+    ]
     old, new = old[rows], new[rows]
     middle = new.geometry.representative_point().to_crs("EPSG:4326") if len(new) else new.geometry
     columns: dict[str, object] = {"building_id": new.index.to_numpy(), "what": kinds}
     for name in COMPARED:
-        # As arrays, which have no index; not as NumPy's, which would make 4.0 of a 4 beside one that is missing.
+        # As arrays, which have no index; not as NumPy's, which would make 4.0 of a 4 beside
+        # one that is missing.
         columns |= {f"{name}_before": old[name].array, f"{name}_after": new[name].array}
     columns["intervals_overlap"] = pd.arrays.BooleanArray(overlap[rows], ~judged[rows])
     columns |= {"longitude": middle.x.to_numpy().round(7), "latitude": middle.y.to_numpy().round(7)}

@@ -1,4 +1,5 @@
-"""Lend a drifted delivery's points to training: real noise and geometry, simulated damage (docs/simulation.md)."""
+"""Lend a drifted delivery's points to training: real noise and geometry, simulated damage
+(docs/simulation.md)."""
 
 from __future__ import annotations
 
@@ -26,17 +27,18 @@ KEPT = "lent"
 
 
 def lend(place: str, result: str) -> str:
-    """Copy a delivery into `data/borrowed/CITY`, describe it in `CITY.yaml` beside that, and return the city's name.
+    """Copy a delivery into `data/borrowed/CITY`, describe it in `CITY.yaml` beside that,
+    and return the city's name.
 
-    Lent again, it takes the place of what the same place has lent before. `take_back` undoes it; what a killed run has
-    lent and not decided on is taken back first.
+    Lent again, it takes the place of what the same place has lent before. `take_back`
+    undoes it; what a killed run has lent and not decided on is taken back first.
 
     Args:
         place, result: folder of the result, `OUT/PLACE/RESULT`.
 
     Raises:
-        InputError: there is no such result, the delivered files are not those any more, or an invented city has the
-            name.
+        InputError: there is no such result, the delivered files are not those any more, or
+            an invented city has the name.
     """
     for saved in sorted((WORK / KEPT).glob("[!.]*")):
         take_back(saved.name)
@@ -46,16 +48,21 @@ def lend(place: str, result: str) -> str:
     for name, file_record in result_manifest.inputs.items():
         if not (source / name).is_file() or sha256_file(source / name) != file_record["sha256"]:
             raise InputError(
-                f"{source / name}: not the file that {result} was made from. Wait for its next delivery.",
+                f"{source / name}: not the file that {result} was made from. Wait for its next "
+                "delivery.",
                 key="delivery.other_file",
             )
     city = city_of(place)
     if city in params.simulate.cities:
         raise InputError(
-            f"simulate.cities.{city} has the name under which {place} would lend. Give it another name.",
+            f"simulate.cities.{city} has the name under which {place} would lend. Give it "
+            "another name.",
             key="cities.repeated_name",
         )
-    lending, footprints = params.score.lend.get(place, Lend()), Path(result_manifest.footprints["path"])
+    lending, footprints = (
+        params.score.lend.get(place, Lend()),
+        Path(result_manifest.footprints["path"]),
+    )
     entry = Borrowed.model_validate(
         {
             "folder": LENT / city,
@@ -78,7 +85,9 @@ def lend(place: str, result: str) -> str:
                 _copy_path(footprints, folder / footprints.name)
         with atomic_file(LENT / f"{city}.yaml") as temporary:
             content = entry.model_dump(mode="json", exclude_unset=True)
-            temporary.write_text(yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8")
+            temporary.write_text(
+                yaml.safe_dump(content, sort_keys=False, allow_unicode=True), encoding="utf-8"
+            )
         log.info("%s lends its points to training as %s", source, LENT / city)
     except BaseException:
         take_back(city)
@@ -87,7 +96,8 @@ def lend(place: str, result: str) -> str:
 
 
 def city_of(place: str) -> str:
-    """Return the name of the city that a place lends: its own if valid for a city, else a cleaned one with its hash."""
+    """Return the name of the city that a place lends: its own if valid for a city, else a
+    cleaned one with its hash."""
     city = re.sub(r"[^a-z0-9_]+", "_", place.lower())
     return city if city == place else f"{city}_{hashlib.sha256(place.encode()).hexdigest()[:6]}"
 
@@ -113,7 +123,8 @@ def _copy_path(source: Path, target: Path) -> None:
 
 
 def _select_stated(files: Iterable[str], stated: Mapping[str, Section]) -> dict[str, Any]:
-    """Return the entries of `stated` that match delivered files: they are needed to read the files again."""
+    """Return the entries of `stated` that match delivered files: they are needed to read
+    the files again."""
     matching = {next((p for p in stated if fits(Path(file), p)), None) for file in files}
     return {
         pattern: about.model_dump(mode="json", exclude_unset=True)

@@ -1,8 +1,9 @@
 """Make the messages about changes, alarms, drift and deliveries that were set aside.
 
-Messages are made from the results each time, so none is lost with the process that was to send it. A message that was
-sent just before a kill is sent again, with the same key in its last line. A record has the buildings whose alarms have
-been reported. A message has the difference between these and the alarms of the latest delivery, so the order in which
+Messages are made from the results each time, so none is lost with the process that was to
+send it. A message that was sent just before a kill is sent again, with the same key in its
+last line. A record has the buildings whose alarms have been reported. A message has the
+difference between these and the alarms of the latest delivery, so the order in which
 deliveries were judged does not matter.
 """
 
@@ -58,19 +59,26 @@ class Message:
     """A message for people."""
 
     key: str
-    """`PLACE/RESULT`, with rule and hash behind it for alarms, or `_aside/PLACE/RESULT`: the same for the same news."""
+    """`PLACE/RESULT`, with rule and hash behind it for alarms, or `_aside/PLACE/RESULT`:
+    the same for the same news."""
     subject: str
     body: str
     """Markdown."""
     alarms: ReportedAlarms | None = None
 
 
-JUDGED_AGAIN = "no alarm any more, because a delivery was judged again, came late, or the rule was changed"
+JUDGED_AGAIN = (
+    "no alarm any more, because a delivery was judged again, came late, or the rule was changed"
+)
 
 
 def places_with_results(out: Path) -> list[str]:
     """List the places that have a result."""
-    return sorted(path.name for path in out.glob("*") if path.is_dir() and not path.name.startswith(("_", ".")))
+    return sorted(
+        path.name
+        for path in out.glob("*")
+        if path.is_dir() and not path.name.startswith(("_", "."))
+    )
 
 
 def unsent(out: Path, place: str) -> list[Message]:
@@ -80,7 +88,9 @@ def unsent(out: Path, place: str) -> list[Message]:
         InputError: a result is damaged.
     """
     messages = [
-        _make_message(out, r) for r in results(out, place) if r.changes.get("changed") or r.drift in REPORTED_VERDICTS
+        _make_message(out, r)
+        for r in results(out, place)
+        if r.changes.get("changed") or r.drift in REPORTED_VERDICTS
     ]
     return [message for message in messages if not _sent_path(out, message.key).is_file()] + list(
         _make_alarm_messages(out, place)
@@ -89,7 +99,11 @@ def unsent(out: Path, place: str) -> list[Message]:
 
 def unsent_aside(out: Path) -> list[Message]:
     """Return the unsent messages about deliveries that were set aside."""
-    return [message for message in _make_aside_messages(out) if not _sent_path(out, message.key).is_file()]
+    return [
+        message
+        for message in _make_aside_messages(out)
+        if not _sent_path(out, message.key).is_file()
+    ]
 
 
 def drifted(out: Path, place: str) -> list[DeliveryResult]:
@@ -98,16 +112,21 @@ def drifted(out: Path, place: str) -> list[DeliveryResult]:
     Raises:
         InputError: a result is damaged.
     """
-    return [r for r in results(out, place) if r.drift == "drift" and not _event_path(out, r).is_file()]
+    return [
+        r for r in results(out, place) if r.drift == "drift" and not _event_path(out, r).is_file()
+    ]
 
 
 def mark_called(out: Path, result: DeliveryResult) -> None:
     """Record that a new training was called for."""
-    write_json(_event_path(out, result), {"key": f"{result.place}/{result.folder}", "called": now()})
+    write_json(
+        _event_path(out, result), {"key": f"{result.place}/{result.folder}", "called": now()}
+    )
 
 
 def mark_sent(out: Path, message: Message, by: str) -> None:
-    """Record that a message was sent, and through which channel; of alarms, which buildings it reported."""
+    """Record that a message was sent, and through which channel; of alarms, which buildings
+    it reported."""
     if message.alarms is not None:
         place, rule, began, buildings = message.alarms
         reported = _read_reported(out, place)
@@ -115,28 +134,48 @@ def mark_sent(out: Path, message: Message, by: str) -> None:
         reported[rule] = sorted(before | set(buildings) if began else before - set(buildings))
         write_json(out / SENT / place / REPORTED_FILE, reported)
         return
-    write_json(_sent_path(out, message.key), {"key": message.key, "subject": message.subject, "by": by, "sent": now()})
+    write_json(
+        _sent_path(out, message.key),
+        {"key": message.key, "subject": message.subject, "by": by, "sent": now()},
+    )
 
 
 def _make_message(out: Path, result: DeliveryResult) -> Message:
     folder = out / result.place / result.folder
-    lines, subject = _format_changes(folder, result) if result.changes else ([], f"first delivery {result.delivery}")
+    lines, subject = (
+        _format_changes(folder, result)
+        if result.changes
+        else ([], f"first delivery {result.delivery}")
+    )
     if result.drift in REPORTED_VERDICTS:
-        subject += ", unlike the training data" if result.drift == "drift" else ", unlike the last one"
-        lines += ["", f"{result.drift}:", "", *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"])]
+        subject += (
+            ", unlike the training data" if result.drift == "drift" else ", unlike the last one"
+        )
+        lines += [
+            "",
+            f"{result.drift}:",
+            "",
+            *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"]),
+        ]
     lines += ["", f"Map: {folder / MAP}", f"Message: {result.place}/{result.folder}"]
-    return Message(f"{result.place}/{result.folder}", f"Plumbline: {result.place}, {subject}", "\n".join(lines))
+    return Message(
+        f"{result.place}/{result.folder}", f"Plumbline: {result.place}, {subject}", "\n".join(lines)
+    )
 
 
 def _format_changes(folder: Path, result: DeliveryResult) -> tuple[list[str], str]:
-    table = pd.read_csv(folder / CHANGES, dtype={"building_id": str}, keep_default_na=False, na_values=[""])
+    table = pd.read_csv(
+        folder / CHANGES, dtype={"building_id": str}, keep_default_na=False, na_values=[""]
+    )
     counts = result.changes
     lines = [
         f"{result.place}: delivery {result.delivery}, observed to {result.observed['to']}, "
         f"beside {result.compared_with}.",
         "",
-        f"{counts['changed']} of {counts['compared']} buildings changed: category up {counts['category_up']}, down "
-        f"{counts['category_down']}; quadrant {counts['quadrant']}; judged or not {counts['status']}. Of "
+        f"{counts['changed']} of {counts['compared']} buildings changed: category up "
+        f"{counts['category_up']}, down "
+        f"{counts['category_down']}; quadrant {counts['quadrant']}; judged or not "
+        f"{counts['status']}. Of "
         f"{counts['beyond_intervals']} the two intervals do not overlap.",
         "",
         *map(_format_change, table.head(MAX_LISTED).itertuples()),
@@ -148,7 +187,10 @@ def _format_changes(folder: Path, result: DeliveryResult) -> tuple[list[str], st
 
 
 def _format_change(row: Any) -> str:
-    line = f"- {row.building_id}: {row.what}: {_format_state(row, 'before')}, now {_format_state(row, 'after')}"
+    line = (
+        f"- {row.building_id}: {row.what}: {_format_state(row, 'before')}, now "
+        f"{_format_state(row, 'after')}"
+    )
     return line + ("; intervals do not overlap" if str(row.intervals_overlap) == "False" else "")
 
 
@@ -157,7 +199,9 @@ def _format_state(row: Any, when: str) -> str:
     if values["reason"] not in ANSWERED_REASONS:
         return str(values["reason"])
     number = int(values["burland_category"])
-    severity, low, high = (format_permille(values[f"severity_{name}"]) for name in ("permille", "low", "high"))
+    severity, low, high = (
+        format_permille(values[f"severity_{name}"]) for name in ("permille", "low", "high")
+    )
     text = f"category {number}, {severity} ({low} to {high}) permille"
     return text + (f", {values['quadrant']}" if number else "")
 
@@ -175,7 +219,9 @@ def _make_alarm_messages(out: Path, place: str) -> Iterator[Message]:
         lost_names = sorted(before - set(last["building_id"]))
         if len(begun):
             lines = map(_format_alarm, begun.itertuples())
-            yield _make_alarm_message(out, place, alarms, rule, buildings=begun["building_id"], lines=lines)
+            yield _make_alarm_message(
+                out, place, alarms, rule, buildings=begun["building_id"], lines=lines
+            )
         if len(ended) or lost_names:
             yield _make_alarm_message(
                 out,
@@ -209,7 +255,8 @@ def _make_alarm_message(
     key = f"{place}/{alarms.delivery}/{rule.name}-{'new' if began else 'ended'}-{names_hash}"
     end_rule = "" if rule.bound == rule.limit else f", ends at {rule.bound:g}"
     body = [
-        f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{end_rule}), observed to "
+        f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{end_rule}), "
+        "observed to "
         f"{alarms.observed_to}: {news}.",
         "",
         *listed[:MAX_LISTED],
@@ -225,7 +272,9 @@ def _make_alarm_message(
 
 def _format_alarm(row: Any) -> str:
     value = f"{row.column} {row.value:.3g}" if pd.notna(row.value) else "not judged now"
-    return f"- {row.building_id}: {value}, since {row.since}" + (f" until {row.ended}" if pd.notna(row.ended) else "")
+    return f"- {row.building_id}: {value}, since {row.since}" + (
+        f" until {row.ended}" if pd.notna(row.ended) else ""
+    )
 
 
 def _read_reported(out: Path, place: str) -> dict[str, list[str]]:
@@ -243,7 +292,8 @@ def _make_aside_messages(out: Path) -> Iterator[Message]:
         key = path.relative_to(out).with_suffix("").as_posix()
         body = (
             f"{place}: delivery {delivery} cannot be judged and was set aside:\n\n{reason}\n\n"
-            f"Mend its files or params.yaml; it is then tried again by itself. Record: {path}\nMessage: {key}"
+            "Mend its files or params.yaml; it is then tried again by itself. Record: "
+            f"{path}\nMessage: {key}"
         )
         yield Message(key, f"Plumbline: {place}, delivery {delivery} set aside", body)
 

@@ -66,10 +66,12 @@ def publish(
     params: Score,
     causes: CausesFile | None = None,
 ) -> DeliveryResult:
-    """Write the result of a delivery after all its tiles are judged, as one complete folder or not at all.
+    """Write the result of a delivery after all its tiles are judged, as one complete folder
+    or not at all.
 
     Args:
-        reading: the delivery. tiles: judged by the champion. judged: all of them, see `judge_delivery`.
+        reading: the delivery. tiles: judged by the champion. judged: all of them, see
+            `judge_delivery`.
         params: section `score`. causes: of damage at the place.
 
     Raises:
@@ -103,14 +105,25 @@ def publish(
         finally:
             pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
         title = f"Plumbline: {delivery.place}, {delivery.name}"
-        write_map(judged, tracks, folder / MAP, title, every=tiles[0].every, owners=_find_owners(tiles, tracks))
+        write_map(
+            judged,
+            tracks,
+            folder / MAP,
+            title,
+            every=tiles[0].every,
+            owners=_find_owners(tiles, tracks),
+        )
         changes = None
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
-            changes = compare_predictions(read_predictions(out / before.place / before.folder / PREDICTIONS), table)
+            changes = compare_predictions(
+                read_predictions(out / before.place / before.folder / PREDICTIONS), table
+            )
             changes.table.to_csv(folder / CHANGES, index=False)
         counts = counts_of(table)
-        drift = drift_of(_read_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift)
+        drift = drift_of(
+            _read_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift
+        )
         write_json(folder / DRIFT, drift)
         result = DeliveryResult(
             place=delivery.place,
@@ -122,7 +135,10 @@ def publish(
             damage_rate_by=params.damage_rate_by,
             model={"name": package.name, "version": package.version},
             code=code_hash(),
-            observed={"from": min(track["first_epoch"] for track in city.about["tracks"]), "to": last},
+            observed={
+                "from": min(track["first_epoch"] for track in city.about["tracks"]),
+                "to": last,
+            },
             tracks=[{key: track[key] for key in TRACK_KEYS} for track in city.about["tracks"]],
             tiles=len(tiles),
             buildings=len(table),
@@ -139,7 +155,14 @@ def publish(
         write_json(folder / MANIFEST, result.model_dump(mode="json"))
     _log_result(result, changes)
     for reason in drift["reasons"] if drift["verdict"] in ("drift", "look") else ():
-        warn("%s/%s: %s: %s", result.place, result.folder, drift["verdict"], reason, key="delivery.drift")
+        warn(
+            "%s/%s: %s: %s",
+            result.place,
+            result.folder,
+            drift["verdict"],
+            reason,
+            key="delivery.drift",
+        )
     return result
 
 
@@ -150,9 +173,12 @@ def _file_record(path: Path) -> dict[str, str]:
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:
     """Warn if fewer or more tracks cover a place than before: this alone changes many answers."""
     if len(before.tracks) != len(tracks):
-        names_before, names_now = (", ".join(track["name"] for track in part) for part in (before.tracks, tracks))
+        names_before, names_now = (
+            ", ".join(track["name"] for track in part) for part in (before.tracks, tracks)
+        )
         warn(
-            "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the buildings.",
+            "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the "
+            "buildings.",
             len(tracks),
             names_now,
             len(before.tracks),
@@ -181,13 +207,18 @@ def _load_shown(tiles: list[ScoreTile]) -> list[Track]:
 
 
 def _find_owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np.intp]]:
-    """Return, of each track, the row in the predictions of the building that has each point; `UNASSIGNED` without."""
+    """Return, of each track, the row in the predictions of the building that has each
+    point; `UNASSIGNED` without."""
     order = np.sort(np.concatenate([np.load(tile.folder / ROWS) for tile in tiles]))
     ids = {track.name: track.point_id.astype(str) for track in tracks}
     owners = {track.name: np.full(len(track), UNASSIGNED, np.intp) for track in tracks}
     for tile in tiles:
         for name, owned in pd.read_parquet(tile.folder / OWNED).groupby("track"):
-            row = owned.drop_duplicates("point_id").set_index("point_id")["row"].reindex(ids[str(name)])
+            row = (
+                owned.drop_duplicates("point_id")
+                .set_index("point_id")["row"]
+                .reindex(ids[str(name)])
+            )
             is_owned = row.notna().to_numpy()
             owners[str(name)][is_owned] = np.searchsorted(order, row[is_owned])
     return [owners[track.name] for track in tracks]
@@ -196,6 +227,15 @@ def _find_owners(tiles: list[ScoreTile], tracks: list[Track]) -> list[NDArray[np
 def _log_result(result: DeliveryResult, changes: DeliveryChanges | None) -> None:
     counts = ", ".join(f"{count} {status}" for status, count in result.statuses.items())
     change_text = (
-        f"{changes.counts['changed']} changed since {result.compared_with}" if changes else "the first of its place"
+        f"{changes.counts['changed']} changed since {result.compared_with}"
+        if changes
+        else "the first of its place"
     )
-    log.info("%s/%s: %d buildings: %s; %s", result.place, result.folder, result.buildings, counts, change_text)
+    log.info(
+        "%s/%s: %d buildings: %s; %s",
+        result.place,
+        result.folder,
+        result.buildings,
+        counts,
+        change_text,
+    )

@@ -1,9 +1,10 @@
 """Read and list published results: one complete folder per delivery, with a record of its inputs.
 
-`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` names the result that was observed
-last. `OUT/PLACE/alarms.csv` is derived from all results. Names that begin with `_` are records: of deliveries that
-could not be judged, of messages and events that were sent, of the inputs of the alarms, and of the answers of a
-challenger, which are not published.
+`OUT/PLACE/DELIVERY-HASH/` has the files named here, and `OUT/PLACE/latest.json` names the
+result that was observed last. `OUT/PLACE/alarms.csv` is derived from all results. Names
+that begin with `_` are records: of deliveries that could not be judged, of messages and
+events that were sent, of the inputs of the alarms, and of the answers of a challenger,
+which are not published.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class DeliveryResult(BaseModel):
     causes: dict[str, str] | None = None
     """`path` and `sha256` of the file of causes; None without one."""
     damage_rate_by: str = "place"
-    """`city` or `place`: level at which the share of damaged buildings is estimated, besides causes."""
+    """`city` or `place`: level at which the share of damaged buildings is estimated,
+    besides causes."""
     model: dict[str, str]
     """`name` and `version` of the package."""
     code: str
@@ -56,7 +58,8 @@ class DeliveryResult(BaseModel):
     damage_rate: dict[str, float] = {}
     """`rate`, and the ends `low` and `high` of its 90 % interval."""
     left_out: dict[str, int]
-    """Reason -> number of buildings that could not be prepared, see `prepare.abstention.LeftOut`."""
+    """Reason -> number of buildings that could not be prepared, see
+    `prepare.abstention.LeftOut`."""
     compared_with: str | None
     """Folder of the result that it was compared with; None: the first of its place."""
     changes: dict[str, int]
@@ -84,7 +87,9 @@ def read_result(folder: Path) -> DeliveryResult:
     try:
         return DeliveryResult.model_validate(read_json(folder / MANIFEST))
     except InputError as error:
-        raise InputError(f"{error} {advice}" if (folder / MANIFEST).is_file() else str(error), key=error.key) from None
+        raise InputError(
+            f"{error} {advice}" if (folder / MANIFEST).is_file() else str(error), key=error.key
+        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
@@ -104,7 +109,8 @@ def results(out: Path, place: str) -> list[DeliveryResult]:
 
 
 def former(place_results: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
-    """Return the result to compare a delivery with: the latest by observation that does not look further.
+    """Return the result to compare a delivery with: the latest by observation that does not
+    look further.
 
     So a late delivery is compared with what came before it in time, and not with its own future.
     """
@@ -146,7 +152,8 @@ def read_drifts(out: Path) -> dict[str, dict[str, Any]]:
 
 
 def read_record(path: Path, *keys: str) -> Any:
-    """Read a record that a killed run may have left incomplete, or not have written; None then, or without `keys`."""
+    """Read a record that a killed run may have left incomplete, or not have written; None
+    then, or without `keys`."""
     try:
         record = read_json(path)
     except InputError:
@@ -156,7 +163,10 @@ def read_record(path: Path, *keys: str) -> Any:
 
 def listed(folder: Path) -> dict[str, dict[str, Any]]:
     """Return hash and size of each file of a result."""
-    return {path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in sorted(folder.iterdir())}
+    return {
+        path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size}
+        for path in sorted(folder.iterdir())
+    }
 
 
 def now() -> str:

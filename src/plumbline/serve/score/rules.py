@@ -27,11 +27,13 @@ MAX_NAMED_IDS = 5
 
 
 def check_rules(params: Params) -> None:
-    """Refuse rules that cannot be applied, before anything is judged; warn of places that are not there.
+    """Refuse rules that cannot be applied, before anything is judged; warn of places that
+    are not there.
 
     Raises:
-        InputError: the predictions table has no such column, or no numbers in it; a limit is no share where the column
-            holds shares; or a file of polygons is missing or not readable.
+        InputError: the predictions table has no such column, or no numbers in it; a limit
+            is no share where the column holds shares; or a file of polygons is missing or
+            not readable.
     """
     source = params.score.source
     places = [path.name for path in source.iterdir() if path.is_dir()] if source.is_dir() else []
@@ -39,7 +41,8 @@ def check_rules(params: Params) -> None:
         label, dtype = f"score.alarms, rule {rule.name}", DTYPES.get(rule.column)
         if dtype is None:
             raise InputError(
-                f"{label}: the predictions table has no column {rule.column}.", key="alarms.unknown_column"
+                f"{label}: the predictions table has no column {rule.column}.",
+                key="alarms.unknown_column",
             )
         if not dtype.lower().startswith(("int", "float")):
             raise InputError(
@@ -47,7 +50,9 @@ def check_rules(params: Params) -> None:
                 key="alarms.column_type",
             )
         for number in (rule.limit, rule.bound):
-            if (rule.column.startswith("p_") or rule.column in SHARE_COLUMNS) and not 0 <= number <= 1:
+            if (
+                rule.column.startswith("p_") or rule.column in SHARE_COLUMNS
+            ) and not 0 <= number <= 1:
                 raise InputError(
                     f"{label}: {number:g} found; {rule.column} is from 0 to 1. Write 50 % as 0.5.",
                     key="alarms.not_a_share",
@@ -58,15 +63,21 @@ def check_rules(params: Params) -> None:
             warn("%s: no folder %s in %s", label, rule.place, source, key="alarms.unknown_place")
 
 
-def chosen_by(rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopandas.GeoDataFrame]) -> pd.Series:
+def chosen_by(
+    rule: Alarm, table: geopandas.GeoDataFrame, areas: dict[str, geopandas.GeoDataFrame]
+) -> pd.Series:
     """Return which buildings of a predictions table a rule is about."""
     if rule.name in areas:
-        shapes = reprojected(str(rule.within), areas[rule.name], table.crs.to_string()).geometry.to_numpy()
+        shapes = reprojected(
+            str(rule.within), areas[rule.name], table.crs.to_string()
+        ).geometry.to_numpy()
         finite_shapes = shapes[np.isfinite(shapely.bounds(shapes)).all(axis=1)]
         area = shapely.union_all(shapely.make_valid(finite_shapes))
         shapely.prepare(area)
         return pd.Series(shapely.intersects(area, table.geometry.to_numpy()), table.index)
-    return pd.Series(True if rule.buildings is None else table.index.isin(rule.buildings), table.index)
+    return pd.Series(
+        True if rule.buildings is None else table.index.isin(rule.buildings), table.index
+    )
 
 
 def warn_of_unmet(rules: list[Alarm], rules_with_buildings: set[str], ids: pd.Index) -> None:
@@ -91,7 +102,8 @@ def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
     """Read the polygons of a rule.
 
     Raises:
-        InputError: the file is missing or not readable, has no CRS, or something else than polygons.
+        InputError: the file is missing or not readable, has no CRS, or something else than
+            polygons.
     """
     path, stated = Path(str(rule.within)), _find_stated(rule, params)
     try:
@@ -100,8 +112,13 @@ def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
             raise InputError(f"{path}: contains no polygon.", key="alarms.no_polygon")
         shapes = take_polygons(frame.geometry.to_numpy())
         if faults := [why for why in unlike_polygons(shapes) if why is not None]:
-            raise InputError(f"{path}: {faults[0]}. Give polygons; of a line, a buffer.", key="alarms.not_a_polygon")
-        frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(shapes), index=frame.index, crs=frame.crs))
+            raise InputError(
+                f"{path}: {faults[0]}. Give polygons; of a line, a buffer.",
+                key="alarms.not_a_polygon",
+            )
+        frame = frame.set_geometry(
+            geopandas.GeoSeries(shapely.force_2d(shapes), index=frame.index, crs=frame.crs)
+        )
         check_crs(path, frame)
         return frame
     except InputError as error:
@@ -119,4 +136,6 @@ def hash_area(rule: Alarm, params: Params) -> str | None:
 def _find_stated(rule: Alarm, params: Params) -> Footprints:
     """Return what `ingest.footprints` states of the file of polygons."""
     stated = params.ingest.footprints.items()
-    return next((about for pattern, about in stated if fits(Path(str(rule.within)), pattern)), Footprints())
+    return next(
+        (about for pattern, about in stated if fits(Path(str(rule.within)), pattern)), Footprints()
+    )

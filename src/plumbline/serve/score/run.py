@@ -49,14 +49,18 @@ MACHINE_ERRORS = {
     errno.EHOSTUNREACH,
     errno.ENOTCONN,
 }
-"""Error numbers of a disk, a network or a memory. The delivery is not at fault, and the next run may succeed."""
+"""Error numbers of a disk, a network or a memory. The delivery is not at fault, and the
+next run may succeed."""
 
 
 def is_machine_error(error: BaseException | None) -> bool:
-    """Return whether an error has one of `MACHINE_ERRORS` or is a failed write, even if wrapped by a reader."""
+    """Return whether an error has one of `MACHINE_ERRORS` or is a failed write, even if
+    wrapped by a reader."""
     visited: set[int] = set()
     while error is not None and id(error) not in visited:
-        if isinstance(error, NotWritable) or (isinstance(error, OSError) and error.errno in MACHINE_ERRORS):
+        if isinstance(error, NotWritable) or (
+            isinstance(error, OSError) and error.errno in MACHINE_ERRORS
+        ):
             return True
         visited.add(id(error))
         error = error.__cause__ or error.__context__
@@ -79,7 +83,8 @@ def set_aside(delivery: Delivery, error: InputError, params: Params) -> None:
 
 
 def is_aside(delivery: Delivery, params: Params) -> bool:
-    """Return whether these files were tried with this code and these settings, and could not be judged."""
+    """Return whether these files were tried with this code and these settings, and could
+    not be judged."""
     record = read_record(_aside_path(delivery, params), "tried_with")
     return record is not None and bool(record["tried_with"] == _hash_settings(delivery, params))
 
@@ -107,25 +112,31 @@ class Outcome:
     aside: dict[str, str] = field(default_factory=dict)
     """Deliveries that were set aside, each with the reason."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Deliveries and places that failed by a fault of Plumbline or of this machine, each with the error."""
+    """Deliveries and places that failed by a fault of Plumbline or of this machine, each
+    with the error."""
 
 
-def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], workers: int | None = None) -> Outcome:
+def score(
+    params: Params, find_models: Callable[[], tuple[Path, Path | None]], workers: int | None = None
+) -> Outcome:
     """Judge every new complete delivery, in order of name, and publish its result.
 
-    What a killed run has finished of a delivery is not done again. A delivery that cannot be judged is set aside, and
-    the next one follows. One that has changed meanwhile is left for the next time.
+    What a killed run has finished of a delivery is not done again. A delivery that cannot
+    be judged is set aside, and the next one follows. One that has changed meanwhile is left
+    for the next time.
 
     Args:
         params: sections `score` and `ingest`.
-        find_models: gives the model package, which does not change during the run, and perhaps another one, whose
-            answers are recorded and never published, see `shadow`. Asked only where there is something to judge:
-            before the first release, without a delivery, nothing is wrong.
+        find_models: gives the model package, which does not change during the run, and
+            perhaps another one, whose answers are recorded and never published, see
+            `shadow`. Asked only where there is something to judge: before the first
+            release, without a delivery, nothing is wrong.
         workers: processes; None: one a core, or one where there is little to do.
 
     Raises:
-        InputError: the source, the package or a place's footprints are not there; another process is at it; or the disk
-            refused. The deliveries are not at fault, and none is set aside for it.
+        InputError: the source, the package or a place's footprints are not there; another
+            process is at it; or the disk refused. The deliveries are not at fault, and none
+            is set aside for it.
         OSError: likewise.
     """
     with alone(STAGE):
@@ -137,7 +148,14 @@ def score(params: Params, find_models: Callable[[], tuple[Path, Path | None]], w
             package, challenger = find_models()
             open_package(package)
             for delivery in deliveries:
-                _judge(delivery, params, package, challenger=challenger, workers=workers, outcome=outcome)
+                _judge(
+                    delivery,
+                    params,
+                    package,
+                    challenger=challenger,
+                    workers=workers,
+                    outcome=outcome,
+                )
         for place in places_with_results(params.score.out):
             if place not in outcome.failed:
                 with (
@@ -152,8 +170,8 @@ def check_settings(params: Params) -> None:
     """Refuse wrong settings, before they make a delivery fail.
 
     Raises:
-        InputError: a place's footprints or causes are not there, the page of the map was not built, or as
-            `check_rules`.
+        InputError: a place's footprints or causes are not there, the page of the map was
+            not built, or as `check_rules`.
     """
     check_page()
     check_rules(params)
@@ -181,10 +199,11 @@ def read_place_causes(params: Params, place: str) -> CausesFile | None:
 
 
 def new_deliveries(params: Params) -> tuple[list[Delivery], dict[str, str]]:
-    """Return complete deliveries without a result that were not set aside, and places with a damaged result.
+    """Return complete deliveries without a result that were not set aside, and places with
+    a damaged result.
 
-    Each damaged place comes with its error. Its deliveries cannot be compared, so the place waits until somebody mends
-    it, and the others go on.
+    Each damaged place comes with its error. Its deliveries cannot be compared, so the place
+    waits until somebody mends it, and the others go on.
 
     Raises:
         InputError: the source is no folder, or the disk refused.
@@ -257,10 +276,12 @@ def _judge(
 
 @contextmanager
 def _note_failure(name: str, outcome: Outcome, state: str = "") -> Iterator[None]:
-    """Note in `outcome` an error of a place or a delivery, so that the others go on; it is tried again.
+    """Note in `outcome` an error of a place or a delivery, so that the others go on; it is
+    tried again.
 
     Args:
-        name: of the place or delivery. state: state in which an error leaves it; empty if the error is enough.
+        name: of the place or delivery. state: state in which an error leaves it; empty if
+            the error is enough.
 
     Raises:
         NotWritable: the disk refused; the message names the file or folder.
@@ -269,7 +290,9 @@ def _note_failure(name: str, outcome: Outcome, state: str = "") -> Iterator[None
     try:
         yield
     except Exception as error:
-        is_contained = isinstance(error, InputError) or not isinstance(error, PlumblineError | MemoryError)
+        is_contained = isinstance(error, InputError) or not isinstance(
+            error, PlumblineError | MemoryError
+        )
         if is_machine_error(error) and state and isinstance(error, InputError):
             kind = NotWritable if isinstance(error, NotWritable) else PlumblineError
             raise kind(f"{name}: {state}: {error}", key=error.key) from error
@@ -277,4 +300,9 @@ def _note_failure(name: str, outcome: Outcome, state: str = "") -> Iterator[None
             raise
         is_bug = not isinstance(error, InputError)
         outcome.failed[name] = f"{type(error).__name__}: {error}" if is_bug else f"{state}: {error}"
-        log.error("%s: %s", name, "failed" if is_bug else outcome.failed[name], exc_info=error if is_bug else None)
+        log.error(
+            "%s: %s",
+            name,
+            "failed" if is_bug else outcome.failed[name],
+            exc_info=error if is_bug else None,
+        )

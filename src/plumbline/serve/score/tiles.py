@@ -52,7 +52,8 @@ ANSWERS, COURSES, WHOLE = "answers.npz", "courses.npz", "whole.npz"
 SEQUENCES, SHOWN, OWNED, TILE = "sequences", "points.parquet", "owned.parquet", "tile.json"
 CODE = ("sources", "prepare", "export", "serve")
 MIN_POINTS_PARALLEL = 200_000
-"""Smallest number of points that several processes judge: fewer are judged before those have loaded their libraries."""
+"""Smallest number of points that several processes judge: fewer are judged before those
+have loaded their libraries."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ class ScoreTile(Tile):
     """Step at which points are kept for the map: one in so many."""
 
 
-def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ingest) -> DeliveryReading:
+def plan_reading(
+    delivery: Delivery, footprints: Mapping[str, Path], params: Ingest
+) -> DeliveryReading:
     """Plan the reading of a delivery. `read_city` comes first, then `read_part` reads its parts.
 
     Args:
@@ -111,7 +114,8 @@ def plan_reading(delivery: Delivery, footprints: Mapping[str, Path], params: Ing
 
 
 def _check_names(delivery: Delivery) -> None:
-    """Refuse names with bytes that are not UTF-8, from an archive of another system: messages cannot hold them.
+    """Refuse names with bytes that are not UTF-8, from an archive of another system:
+    messages cannot hold them.
 
     Raises:
         InputError: there is one.
@@ -168,14 +172,16 @@ def cut_tiles(reading: DeliveryReading, package: Path) -> list[ScoreTile]:
     every = -(-sum(track["points"] for track in city.about["tracks"]) // (2 * MAX_POINTS))
     folder = reading.work / manifest.version
     return [
-        ScoreTile(folder / name, city, name, tracks, package, manifest.version, max(1, every)) for name in city.tiles
+        ScoreTile(folder / name, city, name, tracks, package, manifest.version, max(1, every))
+        for name in city.tiles
     ]
 
 
 def judge_tile(tile: ScoreTile) -> None:
     """Write the answers for a tile's buildings, with their row in the footprints file.
 
-    The share of damaged buildings is a figure of the whole city, so `read_answers` judges all tiles together.
+    The share of damaged buildings is a figure of the whole city, so `read_answers` judges
+    all tiles together.
 
     As `plumbline predict` answers for the whole: `tests/serve/score` holds it to that.
 
@@ -199,12 +205,14 @@ def judge_tile(tile: ScoreTile) -> None:
         write_json(out / TILE, {"left_out": prepared.left_out.counts})
 
 
-def _owned_points(tracks: list[Track], owners: list[NDArray[np.intp]], row: NDArray[np.int64]) -> pd.DataFrame:
+def _owned_points(
+    tracks: list[Track], owners: list[NDArray[np.intp]], row: NDArray[np.int64]
+) -> pd.DataFrame:
     """Return the points that belong to a tile's buildings, also those outside of the tile.
 
     Args:
-        tracks: with the tile's points. owners: of each track (N,) building of the tile. row: (F,) of these buildings
-            in the footprints file.
+        tracks: with the tile's points. owners: of each track (N,) building of the tile.
+            row: (F,) of these buildings in the footprints file.
 
     Returns:
         `track`: its name; `point_id`; `row` of the building in the footprints file.
@@ -212,7 +220,11 @@ def _owned_points(tracks: list[Track], owners: list[NDArray[np.intp]], row: NDAr
     parts = []
     for track, owner in zip(tracks, owners, strict=True):
         owned = np.flatnonzero(owner != UNASSIGNED)
-        columns = {"track": track.name, "point_id": track.point_id[owned].astype(str), "row": row[owner[owned]]}
+        columns = {
+            "track": track.name,
+            "point_id": track.point_id[owned].astype(str),
+            "row": row[owner[owned]],
+        }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 
@@ -224,14 +236,18 @@ def judge_tiles(tiles: list[ScoreTile], workers: int | None) -> None:
         InputError: as `judge_tile`.
     """
     points = sum(track["points"] for track in tiles[0].city.about["tracks"])
-    run_jobs(judge_tile, tiles, 1 if workers is None and points < MIN_POINTS_PARALLEL else workers, STAGE)
+    run_jobs(
+        judge_tile, tiles, 1 if workers is None and points < MIN_POINTS_PARALLEL else workers, STAGE
+    )
 
 
 @lru_cache(maxsize=1)
 def code_hash() -> str:
     """Hash the code that decides the answers to a delivery."""
     root = Path(plumbline.__file__).parent
-    return hashlib.sha256("".join(sha256_folder(root / part, "*.py") for part in CODE).encode()).hexdigest()
+    return hashlib.sha256(
+        "".join(sha256_folder(root / part, "*.py") for part in CODE).encode()
+    ).hexdigest()
 
 
 @lru_cache(maxsize=2)
@@ -243,7 +259,8 @@ def _open_once(package: Path, version: str) -> OpenModel:
         raise PlumblineError(str(error), key=error.key) from error  # no fault of the delivery
     if model.about.version != version:
         raise PlumblineError(
-            f"{package}: version {model.about.version} found, {version} was there when the run began.",
+            f"{package}: version {model.about.version} found, {version} was there when the run "
+            "began.",
             key="package.changed_meanwhile",
         )
     return model
@@ -252,10 +269,11 @@ def _open_once(package: Path, version: str) -> OpenModel:
 def read_answers(
     tiles: list[ScoreTile], damage_rate: float | None = None, where: RateVariation = ONE_SHARE
 ) -> CityPredictions:
-    """Return predictions for all footprints, in the order of their file, with reasons for abstentions.
+    """Return predictions for all footprints, in the order of their file, with reasons for
+    abstentions.
 
-    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles together. `where`: causes
-    and places by which it may vary.
+    `damage_rate`: share of the buildings that are damaged; None: estimated from all tiles
+    together. `where`: causes and places by which it may vary.
     """
     model = _open_once(tiles[0].package, tiles[0].version)
     parts = [_load_arrays(tile, ANSWERS) for tile in tiles]
@@ -266,7 +284,8 @@ def read_answers(
     for part, start in zip(parts, ends, strict=False):
         part["footprint"] = part["footprint"] + start
     arrays = {
-        name: np.concatenate([part[name] for part in parts]) for name in (*ModelledBuildings._fields, *Answers._fields)
+        name: np.concatenate([part[name] for part in parts])
+        for name in (*ModelledBuildings._fields, *Answers._fields)
     }
     buildings = [geopandas.read_parquet(tile.folder / BUILDINGS) for tile in tiles]
     judged = judge(
@@ -290,16 +309,20 @@ def read_answers(
 def judge_delivery(
     reading: DeliveryReading, tiles: list[ScoreTile], params: Score, causes: CausesFile | None
 ) -> CityPredictions:
-    """Return predictions as `read_answers`, by what is known of the place: its share of damage, and its causes.
+    """Return predictions as `read_answers`, by what is known of the place: its share of
+    damage, and its causes.
 
     Args:
-        reading: the delivery. tiles: judged by one model. params: section `score`. causes: of damage at the place.
+        reading: the delivery. tiles: judged by one model. params: section `score`. causes:
+            of damage at the place.
 
     Raises:
         InputError: the causes cannot be brought into the city's CRS.
     """
     city = tiles[0].city
-    epochs = [track[key][:10] for track in city.about["tracks"] for key in ("first_epoch", "last_epoch")]
+    epochs = [
+        track[key][:10] for track in city.about["tracks"] for key in ("first_epoch", "last_epoch")
+    ]
     record = parse_window(min(epochs), max(epochs))
     near = () if causes is None else causes_of_city(causes, city.about["crs"], record)
     where = RateVariation(near, params.damage_rate_by == "place")
@@ -316,6 +339,8 @@ def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
     categories = table["burland_category"].dropna().to_numpy(int)
     numbers = np.bincount(categories, minlength=5)
     return {
-        "statuses": {str(name): int(count) for name, count in table["status"].value_counts().items()},
+        "statuses": {
+            str(name): int(count) for name, count in table["status"].value_counts().items()
+        },
         "categories": {str(number): int(count) for number, count in enumerate(numbers)},
     }

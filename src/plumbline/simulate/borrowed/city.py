@@ -1,6 +1,7 @@
 """Make a borrowed city: the user's own points and footprints, with added and so known damage.
 
-The geometry, the gaps and the noise are real; the motion comes from the same code as that of an invented city.
+The geometry, the gaps and the noise are real; the motion comes from the same code as that
+of an invented city.
 """
 
 from __future__ import annotations
@@ -36,7 +37,13 @@ from plumbline.simulate.structure.motion import draw_labels, draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tiles import open_products
-from plumbline.sources.footprints.area import GROUND_CRS, GROUND_EASTING, GROUND_NORTHING, GroundCentres, ground_of
+from plumbline.sources.footprints.area import (
+    GROUND_CRS,
+    GROUND_EASTING,
+    GROUND_NORTHING,
+    GroundCentres,
+    ground_of,
+)
 from plumbline.sources.footprints.buildings import HEIGHT, read_buildings
 from plumbline.sources.footprints.ids import ID
 from plumbline.sources.points.formats.egms import CRS
@@ -58,9 +65,10 @@ def write_borrowed(
 ) -> None:
     """Write `cities/NAME/`, and `cities/NAME--2/` and so on for further copies.
 
-    Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and `labels.csv`. Points that are
-    not in EPSG:3035 are moved, with their footprints, to a place in it, without turning or stretching them; each
-    footprint has the place of its original (`plumbline.sources.footprints.area`).
+    Each has the products as EGMS L2b CSVs under their own names, `footprints.geojson` and
+    `labels.csv`. Points that are not in EPSG:3035 are moved, with their footprints, to a
+    place in it, without turning or stretching them; each footprint has the place of its
+    original (`plumbline.sources.footprints.area`).
 
     Args:
         cities: folder of the cities.
@@ -71,13 +79,14 @@ def write_borrowed(
         mechanisms: what fails there.
 
     Raises:
-        InputError: the folder or a file is refused, products differ in CRS, one has too few epochs, or no point is on
-            a building.
+        InputError: the folder or a file is refused, products differ in CRS, one has too few
+            epochs, or no point is on a building.
     """
     began = time.monotonic()
     if not about.folder.is_dir():
         raise InputError(
-            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and footprints into it.",
+            f"{about.folder}: no such folder; simulate.borrowed.{name} names it. Put points and "
+            "footprints into it.",
             key="folder.missing",
         )
     files = find_unlabelled(about.folder)
@@ -109,7 +118,9 @@ def write_borrowed(
         folder = cities / (name if number == 1 else f"{name}{BETWEEN_COPIES}{number}")
         folder.mkdir(parents=True)
         tunnels = draw_tunnels(rng, layout.extent)
-        motion = draw_motion(rng, layout, tunnels, damaged if about.damaged is None else about.damaged, mechanisms)
+        motion = draw_motion(
+            rng, layout, tunnels, damaged if about.damaged is None else about.damaged, mechanisms
+        )
         velocity, sign = rng.normal(0, (0.8, 0.8, 1.5)), rng.choice([-1.0, 1.0], len(buildings))
         copies.append(Copy(folder, rng, motion, velocity, sign))
 
@@ -154,7 +165,8 @@ def write_borrowed(
 
 @contextmanager
 def _redirect_ingest_errors(name: str) -> Iterator[None]:
-    """Point errors that name section `ingest` to `simulate.borrowed`, where a borrowed city is described."""
+    """Point errors that name section `ingest` to `simulate.borrowed`, where a borrowed city
+    is described."""
     try:
         yield
     except InputError as error:
@@ -178,18 +190,26 @@ def borrowed_layout(buildings: geopandas.GeoDataFrame) -> tuple[CityLayout, Arra
     standing = standing_corners(polygon, frame)
     cornerless = np.flatnonzero(~standing.any(axis=1))
     standing[cornerless, _nearest_corner(polygon[cornerless], frame, cornerless)] = True
-    height = np.asarray(buildings[HEIGHT], float) if HEIGHT in buildings.columns else np.full(len(buildings), np.nan)
+    height = (
+        np.asarray(buildings[HEIGHT], float)
+        if HEIGHT in buildings.columns
+        else np.full(len(buildings), np.nan)
+    )
     extent = max(float(max(east - west, north - south)), 1.0)
     return CityLayout(polygon, height, np.zeros(len(buildings)), frame, standing, extent), origin
 
 
-def _nearest_corner(polygon: NDArray[np.object_], frame: Frames, building: NDArray[np.intp]) -> NDArray[np.intp]:
+def _nearest_corner(
+    polygon: NDArray[np.object_], frame: Frames, building: NDArray[np.intp]
+) -> NDArray[np.intp]:
     """Return (b,) the corner of the frame that is nearest to the footprint of each `building`."""
     cos, sin = np.cos(frame.angle[building])[:, None], np.sin(frame.angle[building])[:, None]
     x, y = (CORNERS * frame.side[building, None, :] / 2).transpose(2, 0, 1)
     east = frame.centre[building, :1] + x * cos - y * sin
     north = frame.centre[building, 1:] + x * sin + y * cos
-    return np.asarray(shapely.distance(polygon[:, None], shapely.points(east, north)).argmin(axis=1), np.intp)
+    return np.asarray(
+        shapely.distance(polygon[:, None], shapely.points(east, north)).argmin(axis=1), np.intp
+    )
 
 
 def _file_names(products: list[Path]) -> list[str]:
@@ -220,7 +240,8 @@ def _write_truth(
         stream.write(LABELS_HEADER + label_rows(identifiers, labels, scenarios, level))
     height = layout.height if has_heights else None
     origin = [
-        {GROUND_CRS: ground.crs, GROUND_EASTING: east, GROUND_NORTHING: north} for east, north in ground.centre.tolist()
+        {GROUND_CRS: ground.crs, GROUND_EASTING: east, GROUND_NORTHING: north}
+        for east, north in ground.centre.tolist()
     ]
     with (copy.folder / FOOTPRINTS).open("w", encoding="utf-8") as stream:
         stream.write(FOOTPRINTS_BEGIN)

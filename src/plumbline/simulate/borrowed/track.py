@@ -1,10 +1,12 @@
 """Reuse points and residual noise of a real product.
 
-A robust fit of an offset, a broken line and a yearly term takes the motion out of a history: of the region, of the
-building, of its heat, and of any damage it really has. It takes the slowest part of the noise too, the very part that
-makes a trend uncertain. That part is drawn again: the noise is taken as in part first-order autoregressive and in part
-with a long memory, with the deviation of each point, and a law in time and a share common to a building that hold for
-the track; all are measured on the residuals, whose moments the fit changes in a known way.
+A robust fit of an offset, a broken line and a yearly term takes the motion out of a
+history: of the region, of the building, of its heat, and of any damage it really has. It
+takes the slowest part of the noise too, the very part that makes a trend uncertain. That
+part is drawn again: the noise is taken as in part first-order autoregressive and in part
+with a long memory, with the deviation of each point, and a law in time and a share common
+to a building that hold for the track; all are measured on the residuals, whose moments the
+fit changes in a known way.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from plumbline.simulate.radar.scatterers import (
     SimulatedScatterers,
     position_errors,
 )
-from plumbline.simulate.radar.series import Reference, background, courses, draw_reference, true_motion
+from plumbline.simulate.radar.series import (
+    Reference,
+    background,
+    courses,
+    draw_reference,
+    true_motion,
+)
 from plumbline.simulate.structure.labels import PointEvidence, gather_evidence, point_precision
 from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion
@@ -80,20 +88,26 @@ class Smooth:
         steps = np.diff(years)
         self._lag = np.abs(years[:, None] - years[None, :]) / max(float(np.median(steps)), 1e-6)
         self._long = long_correlation(self._lag)
-        self._line = np.linalg.pinv(np.stack([np.ones_like(years), (years - years[0]) / np.ptp(years)], axis=1))[1]
+        self._line = np.linalg.pinv(
+            np.stack([np.ones_like(years), (years - years[0]) / np.ptp(years)], axis=1)
+        )[1]
         self._back = np.linalg.pinv(self.design)
         # Residuals are M y with M = I - X X^+; noise of covariance C leaves the covariance M C M.
         maker = np.eye(len(years)) - self.design @ self._back
-        self._short_moments = np.array([_moments(maker @ self.correlation(rho, 0.0) @ maker) for rho in RHOS])
+        self._short_moments = np.array(
+            [_moments(maker @ self.correlation(rho, 0.0) @ maker) for rho in RHOS]
+        )
         self._long_moments = _moments(maker @ self._long @ maker)
 
     def correlation(self, rho: float, long: float) -> Array:
-        """Return the correlation (T, T) of noise at the epochs, even or not; `rho`, `long`: see `TrackNoise`."""
+        """Return the correlation (T, T) of noise at the epochs, even or not; `rho`, `long`:
+        see `TrackNoise`."""
         short = rho**self._lag if rho else np.eye(len(self._lag))
         return np.asarray((1 - long) * short + long * self._long, float)
 
     def line_variance(self, law: TrackNoise) -> float:
-        """Return the variance of a straight line's change over the observation, relative to that of one epoch."""
+        """Return the variance of a straight line's change over the observation, relative to
+        that of one epoch."""
         return float(self._line @ self.correlation(law.rho, law.long) @ self._line)
 
     def residual(self, displacement: Array) -> Array:
@@ -108,11 +122,14 @@ class Smooth:
             solution = np.linalg.solve(normal, ((weight * values) @ self.design)[..., None])[..., 0]
             residuals = values - solution @ self.design.T
             scale = robust_scale(np.where(is_observed, residuals, np.nan))[:, None]
-            weight = is_observed * np.minimum(1, HUBER * scale / np.maximum(np.abs(residuals), 1e-9))
+            weight = is_observed * np.minimum(
+                1, HUBER * scale / np.maximum(np.abs(residuals), 1e-9)
+            )
         return np.where(is_observed, residuals, np.nan)
 
     def law(self, residual: Array, building: NDArray[np.intp]) -> TrackNoise:
-        """Estimate the law of the noise from residuals (N, T) of points on buildings (N,); -1: on no building."""
+        """Estimate the law of the noise from residuals (N, T) of points on buildings (N,);
+        -1: on no building."""
         cut = winsorised(residual)
         single = max(_mean(cut**2), 1e-12)
         measured = np.array([_mean(cut[:, lag:] * cut[:, :-lag]) for lag in self._lags]) / single
@@ -121,9 +138,16 @@ class Smooth:
         misfit = np.sqrt(((moments[..., 1:] / moments[..., :1] - measured) ** 2).mean(axis=-1))
         # Two memories always explain a little more than one. What neither explains is motion.
         is_long_needed = misfit[0].min() > misfit.min() + LITTLE and misfit.min() < MUCH
-        share, rho = np.unravel_index(int(misfit.argmin()), misfit.shape) if is_long_needed else (0, misfit[0].argmin())
+        share, rho = (
+            np.unravel_index(int(misfit.argmin()), misfit.shape)
+            if is_long_needed
+            else (0, misfit[0].argmin())
+        )
         return TrackNoise(
-            float(RHOS[rho]), float(LONGS[share]), _common_share(cut, building), float(moments[share, rho, 0])
+            float(RHOS[rho]),
+            float(LONGS[share]),
+            _common_share(cut, building),
+            float(moments[share, rho, 0]),
         )
 
     @property
@@ -132,7 +156,9 @@ class Smooth:
 
     def sigma(self, residual: Array, law: TrackNoise) -> Array:
         """Return the standard deviation (N,) of the noise behind residuals (N, T), mm."""
-        return np.asarray(np.maximum(np.sqrt(_power(winsorised(residual)) / law.kept), LEAST_SIGMA_MM), float)
+        return np.asarray(
+            np.maximum(np.sqrt(_power(winsorised(residual)) / law.kept), LEAST_SIGMA_MM), float
+        )
 
     def lost(self, rng: np.random.Generator, sigma: Array, shared: Array, law: TrackNoise) -> Array:
         """Draw the part (N, T) of the noise that the fit absorbs, mm.
@@ -140,12 +166,17 @@ class Smooth:
         Args:
             rng: the generator to draw from.
             sigma: (N,) standard deviation of each point's noise, mm.
-            shared: (N, P) standard normal; the same for the points of one building. P is the number of terms.
+            shared: (N, P) standard normal; the same for the points of one building. P is
+                the number of terms.
             law: of the track.
         """
         covariance = self._back @ self.correlation(law.rho, law.long) @ self._back.T
-        root = np.linalg.cholesky(covariance + 1e-9 * np.trace(covariance) * np.eye(len(covariance)))
-        draw = np.sqrt(law.common) * shared + np.sqrt(1 - law.common) * rng.standard_normal(shared.shape)
+        root = np.linalg.cholesky(
+            covariance + 1e-9 * np.trace(covariance) * np.eye(len(covariance))
+        )
+        draw = np.sqrt(law.common) * shared + np.sqrt(1 - law.common) * rng.standard_normal(
+            shared.shape
+        )
         return np.asarray(sigma[:, None] * (draw @ root.T @ self.design.T), float)
 
 
@@ -159,7 +190,8 @@ def long_correlation(lag: Array) -> Array:
 
 
 def _moments(covariance: Array) -> Array:
-    """Return (1 + K,) the mean variance, and the mean covariance at each of `LAGS` with enough epochs."""
+    """Return (1 + K,) the mean variance, and the mean covariance at each of `LAGS` with
+    enough epochs."""
     count = len(covariance)
     return np.array([np.trace(covariance, lag) / (count - lag) for lag in (0, *_lags(count))])
 
@@ -169,7 +201,8 @@ def _lags(epochs: int) -> tuple[int, ...]:
 
 
 def smooth_design(years: Array) -> Array:
-    """Return a design (T, P): a broken line, knots about every `KNOT_YEARS`, and from one year on a yearly term."""
+    """Return a design (T, P): a broken line, knots about every `KNOT_YEARS`, and from one
+    year on a yearly term."""
     time, length = years - years[0], float(years[-1] - years[0])
     yearly = [np.cos(2 * np.pi * time), np.sin(2 * np.pi * time)] if length >= 1 else []
     max_pieces = len(years) // EPOCHS_A_TERM - 1 - len(yearly)
@@ -180,18 +213,23 @@ def smooth_design(years: Array) -> Array:
 
 
 def robust_scale(residual: Array) -> Array:
-    """Return the standard deviation (N,) of the bulk of each row, from the median of its absolute values."""
+    """Return the standard deviation (N,) of the bulk of each row, from the median of its
+    absolute values."""
     is_observed = np.isfinite(residual)
-    # Missing values sort last, so that a row's median is in the middle of the others; 0 for a row without any.
+    # Missing values sort last, so that a row's median is in the middle of the others; 0 for a
+    # row without any.
     ordered = np.sort(np.where(is_observed, np.abs(residual), np.inf), axis=1)
     middle = np.maximum(is_observed.sum(axis=1) - 1, 0) // 2
     median = np.take_along_axis(ordered, middle[:, None], axis=1)[:, 0]
     # 1.4826 = 1 / Phi^-1(3/4): standard deviation over median absolute deviation, if normal.
-    return np.asarray(np.maximum(1.4826 * np.where(is_observed.any(axis=1), median, 0), 1e-6), float)
+    return np.asarray(
+        np.maximum(1.4826 * np.where(is_observed.any(axis=1), median, 0), 1e-6), float
+    )
 
 
 def winsorised(residual: Array) -> Array:
-    """Clip residuals (N, T) at `WINSOR` robust deviations, so that bad epochs do not affect the law."""
+    """Clip residuals (N, T) at `WINSOR` robust deviations, so that bad epochs do not affect
+    the law."""
     limit = WINSOR * robust_scale(residual)[:, None]
     return np.clip(residual, -limit, limit)
 
@@ -293,7 +331,9 @@ class _Draw:
     """(B, P) what the points of a building have in common of the noise that is drawn again."""
 
 
-def write_track(points: Track, file_name: str, number: int, setting: Setting, copies: list[Copy]) -> PointEvidence:
+def write_track(
+    points: Track, file_name: str, number: int, setting: Setting, copies: list[Copy]
+) -> PointEvidence:
     """Write product `number` into the folder of each copy.
 
     Returns:
@@ -313,7 +353,9 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
             sigma = view.smooth.sigma(residual, view.law)
             # Noise that all points of a building share neither shows its damage nor hides it.
             alone_mm = sigma * np.sqrt(1 - view.law.common)
-            precision[rows] = point_precision(alone_mm, points.los[rows, 2], view.smooth.line_variance(view.law))
+            precision[rows] = point_precision(
+                alone_mm, points.los[rows, 2], view.smooth.line_variance(view.law)
+            )
             delivered = _deliver_points(view, rows, number, setting)
             for copy, draw, stream in zip(copies, drawn, streams, strict=True):
                 series = _draw_series(view, rows, sigma, setting=setting, copy=copy, draw=draw)
@@ -321,7 +363,10 @@ def write_track(points: Track, file_name: str, number: int, setting: Setting, co
                 stream.write(egms_rows(copy.rng, product, delivered, series))
     error = (drawn[0].true_place - view.east_north)[view.is_on_building]
     return gather_evidence(
-        view.building[view.is_on_building], precision[view.is_on_building], error, len(setting.layout.height)
+        view.building[view.is_on_building],
+        precision[view.is_on_building],
+        error,
+        len(setting.layout.height),
     )
 
 
@@ -334,7 +379,8 @@ def _make_view(points: Track, setting: Setting) -> _View:
     if len(points) > SAMPLE and is_on_building.any():  # whole stretches, for noise of neighbours
         sample = np.flatnonzero(is_on_building)[:SAMPLE]
     law = smooth.law(
-        smooth.residual(points.displacement[sample].astype(float)), np.where(is_on_building, building, -1)[sample]
+        smooth.residual(points.displacement[sample].astype(float)),
+        np.where(is_on_building, building, -1)[sample],
     )
     height = np.nan_to_num(np.asarray(points.height, float))
     lowest = np.full(len(setting.layout.height), np.inf)
@@ -351,14 +397,28 @@ def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
     # Heights are delivered as they are: nothing rises with an error of position.
     track, rise = np.zeros(count, np.intp), np.zeros(count)
     error = position_errors(
-        rng, building=view.building, track=track, axes=_axes(los), rise=rise, band=BANDS[setting.band]
+        rng,
+        building=view.building,
+        track=track,
+        axes=_axes(los),
+        rise=rise,
+        band=BANDS[setting.band],
     )[:, :2]
     place = view.east_north - view.is_on_building[:, None] * error
     # Whatever the error was, a point of a building is on it.
-    local, half = layout.frames.to_building(view.building, place), layout.frames.side[view.building] / 2
+    local, half = (
+        layout.frames.to_building(view.building, place),
+        layout.frames.side[view.building] / 2,
+    )
     clipped = np.clip(local, -half, half)
-    cos, sin = np.cos(layout.frames.angle[view.building]), np.sin(layout.frames.angle[view.building])
-    east, north = clipped[:, 0] * cos - clipped[:, 1] * sin, clipped[:, 0] * sin + clipped[:, 1] * cos
+    cos, sin = (
+        np.cos(layout.frames.angle[view.building]),
+        np.sin(layout.frames.angle[view.building]),
+    )
+    east, north = (
+        clipped[:, 0] * cos - clipped[:, 1] * sin,
+        clipped[:, 0] * sin + clipped[:, 1] * cos,
+    )
     inside = layout.frames.centre[view.building] + np.stack([east, north], axis=1)
     return _Draw(
         kind=kind,
@@ -368,25 +428,40 @@ def _draw_once(copy: Copy, view: _View, setting: Setting) -> _Draw:
     )
 
 
-def _draw_series(view: _View, rows: Index, sigma: Array, *, setting: Setting, copy: Copy, draw: _Draw) -> Array:
+def _draw_series(
+    view: _View, rows: Index, sigma: Array, *, setting: Setting, copy: Copy, draw: _Draw
+) -> Array:
     """Return the histories of points `rows`, mm, less their own residuals."""
     los, building = view.points.los[rows], view.building[rows]
     scatterers = SimulatedScatterers(
-        building, draw.kind[rows], np.zeros(len(rows), np.intp), draw.true_place[rows], view.above[rows], sigma
+        building,
+        draw.kind[rows],
+        np.zeros(len(rows), np.intp),
+        draw.true_place[rows],
+        view.above[rows],
+        sigma,
     )
     start_day = float((setting.start - setting.start.astype("datetime64[Y]")).astype(int))
     course = courses(copy.motion, np.unique(building), view.days, start_day, setting.length_days)
     series = true_motion(copy.motion, setting.layout, scatterers, los, course)
     series += background(
-        copy.rng, copy.velocity, scatterers, los, years=view.days / DAYS_A_YEAR, reference=draw.reference
+        copy.rng,
+        copy.velocity,
+        scatterers,
+        los,
+        years=view.days / DAYS_A_YEAR,
+        reference=draw.reference,
     )
     return series + view.smooth.lost(copy.rng, sigma, draw.shared[building], view.law)
 
 
 def _axes(los: Array) -> Array:
-    """Return horizontal unit vectors (N, 2, 2) of lines of sight (N, 3): ground range from the satellite, azimuth."""
+    """Return horizontal unit vectors (N, 2, 2) of lines of sight (N, 3): ground range from
+    the satellite, azimuth."""
     flat = np.hypot(los[:, 0], los[:, 1])
-    steep = flat < 1e-6  # straight up, as in a product of vertical motion: no direction is the range's
+    steep = (
+        flat < 1e-6
+    )  # straight up, as in a product of vertical motion: no direction is the range's
     away = np.where(steep[:, None], (1.0, 0.0), -los[:, :2] / np.where(steep, 1, flat)[:, None])
     return np.stack([away, np.stack([-away[:, 1], away[:, 0]], axis=1)], axis=1)
 
@@ -409,10 +484,15 @@ def _deliver_points(view: _View, rows: Index, number: int, setting: Setting) -> 
     )
 
 
-def nearest_building(east_north: Array, layout: CityLayout, buffer_m: float) -> tuple[Index, NDArray[np.bool_]]:
-    """Return the nearest building of each point (N, 2), and whether it is at most `buffer_m` away."""
+def nearest_building(
+    east_north: Array, layout: CityLayout, buffer_m: float
+) -> tuple[Index, NDArray[np.bool_]]:
+    """Return the nearest building of each point (N, 2), and whether it is at most `buffer_m`
+    away."""
     tree = shapely.STRtree(layout.polygon)
-    (point, building), distance = tree.query_nearest(shapely.points(east_north), return_distance=True, all_matches=True)
+    (point, building), distance = tree.query_nearest(
+        shapely.points(east_north), return_distance=True, all_matches=True
+    )
     order = np.lexsort((building, point))  # of equally near ones, the first counts
     first = order[np.flatnonzero(np.diff(point[order], prepend=-1))]
     return np.asarray(building[first], np.intp), distance[first] <= buffer_m

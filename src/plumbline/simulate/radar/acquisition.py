@@ -12,7 +12,8 @@ from plumbline.sources.points.track import los_from_heading
 
 
 def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:
-    """Return horizontal unit vectors (2, 2): ground range, away from the satellite; azimuth, along the flight."""
+    """Return horizontal unit vectors (2, 2): ground range, away from the satellite;
+    azimuth, along the flight."""
     heading = np.deg2rad(heading_deg)
     sin, cos = float(np.sin(heading)), float(np.cos(heading))
     return np.array([[cos, -sin], [sin, cos]])
@@ -44,8 +45,12 @@ class RadarBand:
 
 
 BANDS = {
-    "C": RadarBand(55.5, (6, 12), (30, 46), (-14, -8), (2, 5), (0.5, 10), (1, 3), (13.9, 2.33), (2, 20)),
-    "X": RadarBand(31.0, (11,), (22, 45), (-12, -8), (1, 2), (0.2, 2), (0.3, 1), (1.9, 0.91), (20, 150)),
+    "C": RadarBand(
+        55.5, (6, 12), (30, 46), (-14, -8), (2, 5), (0.5, 10), (1, 3), (13.9, 2.33), (2, 20)
+    ),
+    "X": RadarBand(
+        31.0, (11,), (22, 45), (-12, -8), (1, 2), (0.2, 2), (0.3, 1), (1.9, 0.91), (20, 150)
+    ),
 }
 """Bands of Sentinel-1, interferometric wide swath (C), and of TerraSAR-X, stripmap (X)."""
 
@@ -75,9 +80,12 @@ class Acquisition:
         return np.asarray(self.first_day + self.revisit_days * np.flatnonzero(self.kept), float)
 
     def incidence(self, east_north: Array) -> Array:
-        """Return incidence angles (N,), degrees, at local positions (N, 2); they grow with ground range."""
+        """Return incidence angles (N,), degrees, at local positions (N, 2); they grow with
+        ground range."""
         return np.asarray(
-            self.incidence_deg + INCIDENCE_PER_M * (east_north @ range_and_azimuth(self.heading_deg)[0]), float
+            self.incidence_deg
+            + INCIDENCE_PER_M * (east_north @ range_and_azimuth(self.heading_deg)[0]),
+            float,
         )
 
     def los(self, east_north: Array) -> Array:
@@ -91,7 +99,11 @@ class Acquisition:
 
 
 def draw_acquisitions(
-    rng: np.random.Generator, band: RadarBand, slot: int, years: float, revisit_days: int | None = None
+    rng: np.random.Generator,
+    band: RadarBand,
+    slot: int,
+    years: float,
+    revisit_days: int | None = None,
 ) -> list[Acquisition]:
     """Draw an ascending and a descending track.
 
@@ -129,7 +141,8 @@ def draw_acquisitions(
 
 
 def draw_kept(rng: np.random.Generator, epochs: int) -> NDArray[np.bool_]:
-    """Draw the epochs to keep: 5 to 20 % are dropped, some singly and some in a row; the first and last stay."""
+    """Draw the epochs to keep: 5 to 20 % are dropped, some singly and some in a row; the
+    first and last stay."""
     is_delivered = np.ones(epochs, bool)
     missing = min(round(float(rng.uniform(0.05, 0.2)) * epochs), epochs - 2)
     in_a_row = int(rng.integers(0, missing // 2 + 1))

@@ -1,11 +1,13 @@
 """Write EGMS files, fast.
 
-A cell is a row of bytes in which 0 means nothing. A history's cells come from a table of all numbers with one
-decimal; other columns are made digit by digit. Ten times as fast as formatting one number after the other.
+A cell is a row of bytes in which 0 means nothing. A history's cells come from a table of
+all numbers with one decimal; other columns are made digit by digit. Ten times as fast as
+formatting one number after the other.
 
-European Ground Motion Service, product description and format specification. The columns that a producer derives from
-a history are derived from it here too: velocity and season from a linear and a yearly term, acceleration and misfit
-from a quadratic one besides, temporal coherence from the phase of what the linear term leaves.
+European Ground Motion Service, product description and format specification. The columns
+that a producer derives from a history are derived from it here too: velocity and season
+from a linear and a yearly term, acceleration and misfit from a quadratic one besides,
+temporal coherence from the phase of what the linear term leaves.
 """
 
 from __future__ import annotations
@@ -29,14 +31,16 @@ SEPARATOR, END = ord(","), ord("\n")
 
 @lru_cache(maxsize=1)
 def _table() -> NDArray[np.uint64]:
-    """Return the cells of all numbers with one decimal, then the empty cell; each ends with a separator."""
+    """Return the cells of all numbers with one decimal, then the empty cell; each ends with
+    a separator."""
     numbers = range(-LARGEST_TENTHS, LARGEST_TENTHS + 1)
     cells = [f"{number / 10:.1f},".rjust(8, "\0") for number in numbers] + [",".rjust(8, "\0")]
     return np.frombuffer("".join(cells).encode(), np.uint64)
 
 
 def history_cells(values: Array) -> Bytes:
-    """Return cells (N, 8 T) of histories (N, T) with one decimal; empty for NaN and beyond 9,999.9 either way."""
+    """Return cells (N, 8 T) of histories (N, T) with one decimal; empty for NaN and beyond
+    9,999.9 either way."""
     tenths = np.rint(values * 10)
     is_in_table = np.abs(tenths) <= LARGEST_TENTHS  # false for NaN
     index = np.where(is_in_table, tenths + LARGEST_TENTHS, 2 * LARGEST_TENTHS + 1).astype(np.int64)
@@ -44,7 +48,8 @@ def history_cells(values: Array) -> Bytes:
 
 
 def number_cells(values: Array, decimals: int) -> Bytes:
-    """Return cells (N, W) of finite numbers (N,), exactly `decimals` decimals: no exponent, rounding noise or -0.0."""
+    """Return cells (N, W) of finite numbers (N,), exactly `decimals` decimals: no exponent,
+    rounding noise or -0.0."""
     scaled = np.rint(np.asarray(values, float) * 10**decimals).astype(np.int64)
     remainder, negative = np.abs(scaled), scaled < 0
     digits = max(len(str(int(remainder.max(initial=0)))), decimals + 1)
@@ -107,7 +112,9 @@ def derived_columns(
     values = {name: np.zeros(len(displacement)) for name in DECIMALS}
     is_observed = np.isfinite(displacement)
     # Histories with the same gaps share their fits' design; those of most products have none.
-    _, first, pattern = np.unique(np.packbits(is_observed, axis=1), axis=0, return_index=True, return_inverse=True)
+    _, first, pattern = np.unique(
+        np.packbits(is_observed, axis=1), axis=0, return_index=True, return_inverse=True
+    )
     for number, at in enumerate(first):
         epochs = is_observed[at]
         if epochs.sum() < LEAST_EPOCHS:
@@ -125,16 +132,22 @@ def derived_columns(
 def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, Array]:
     wave, time = 2 * np.pi * years, years - years.mean()
     design = np.stack([np.ones_like(time), time, np.cos(wave), np.sin(wave), time**2], axis=1)
-    # One orthonormal basis for all fits: the first columns of it span the first columns of the design.
+    # One orthonormal basis for all fits: the first columns of it span the first columns of
+    # the design.
     basis, triangle = np.linalg.qr(design)
-    # einsum and not a product of matrices: its sums do not depend on how many threads a library takes.
+    # einsum and not a product of matrices: its sums do not depend on how many threads a
+    # library takes.
     along = np.einsum("nt,tp->pn", displacement, basis)
     power = np.einsum("nt,nt->n", displacement, displacement)
 
     def fit(columns: int) -> tuple[Array, Array, Array]:
         corner = np.linalg.inv(triangle[:columns, :columns])
         rmse = np.sqrt(np.maximum(power - (along[:columns] ** 2).sum(axis=0), 0) / len(years))
-        return np.einsum("pq,qn->pn", corner, along[:columns]), np.sqrt((corner**2).sum(axis=1))[:, None] * rmse, rmse
+        return (
+            np.einsum("pq,qn->pn", corner, along[:columns]),
+            np.sqrt((corner**2).sum(axis=1))[:, None] * rmse,
+            rmse,
+        )
 
     yearly, yearly_error, _ = fit(YEARLY)
     full, full_error, rmse = fit(FULL)
@@ -155,10 +168,14 @@ def _fits(displacement: Array, years: Array, wavelength_mm: float) -> dict[str, 
 
 
 GEOID_M = 44.0
-BASE62 = np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", dtype="S1")
+BASE62 = np.frombuffer(
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", dtype="S1"
+)
 FIRST_COLUMNS = (
-    "pid,mp_type,latitude,longitude,easting,northing,height_ortho,height_ellipse,line,pixel,rmse_ts,temporal_coherence,"
-    "amplitude_dispersion,incidence_angle,track_angle,los_east,los_north,los_up,mean_velocity,mean_velocity_std,"
+    "pid,mp_type,latitude,longitude,easting,northing,height_ortho,height_ellipse,line,pixel,"
+    "rmse_ts,temporal_coherence,"
+    "amplitude_dispersion,incidence_angle,track_angle,los_east,los_north,los_up,mean_velocity,"
+    "mean_velocity_std,"
     "acceleration,acceleration_std,seasonality,seasonality_std,gnss_velocity"
 )
 
@@ -212,7 +229,9 @@ class EgmsPoints:
         return EgmsPoints(**{name: values[index] for name, values in vars(self).items()})
 
 
-def egms_rows(rng: np.random.Generator, product: EgmsProduct, points: EgmsPoints, displacement: Array) -> bytes:
+def egms_rows(
+    rng: np.random.Generator, product: EgmsProduct, points: EgmsPoints, displacement: Array
+) -> bytes:
     """Return the lines of the CSV.
 
     Args:
@@ -245,10 +264,13 @@ def egms_rows(rng: np.random.Generator, product: EgmsProduct, points: EgmsPoints
         ("gnss_velocity", np.full(len(displacement), product.gnss_velocity), 1),
     ]
     columns |= {name: number_cells(values, decimals) for name, values, decimals in fixed}
-    return rows([*(columns[name] for name in FIRST_COLUMNS.split(",")), history_cells(displacement)])
+    return rows(
+        [*(columns[name] for name in FIRST_COLUMNS.split(",")), history_cells(displacement)]
+    )
 
 
 def identifiers(number: NDArray[np.int64]) -> NDArray[np.bytes_]:
-    """Return identifiers (N,) of ten letters and digits, in the order of the numbers (N,) from 0 to below 62^10."""
+    """Return identifiers (N,) of ten letters and digits, in the order of the numbers (N,)
+    from 0 to below 62^10."""
     digits = number[:, None] // 62 ** np.arange(9, -1, -1, dtype=np.int64) % 62
     return np.ascontiguousarray(BASE62[digits]).view("S10").ravel()

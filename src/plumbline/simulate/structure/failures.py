@@ -3,11 +3,13 @@
 All shapes are functions of `u, v`: building-frame coordinates in half sides, turned so that the
 failing corner is (1, 1). They are 1 at that corner and vanish towards the opposite one.
 
-An end turns about a hinge across the building, as the longer part of a wall does in Burland, Broms and de Mello (1977),
-Behaviour of foundations and structures. A step is the same movement taken up by one joint or party wall. A bowl is the
-ground above a void, a leak or a well: the influence function of Knothe (1957), whose horizontal displacement goes with
-the slope (Kratzsch 1983, Mining subsidence engineering), or a raised cosine. Bending is that over a Gaussian trough
-(Peck 1969), sagging over its axis and hogging beside it (Mair, Taylor and Burland 1996).
+An end turns about a hinge across the building, as the longer part of a wall does in
+Burland, Broms and de Mello (1977), Behaviour of foundations and structures. A step is the
+same movement taken up by one joint or party wall. A bowl is the ground above a void, a leak
+or a well: the influence function of Knothe (1957), whose horizontal displacement goes with
+the slope (Kratzsch 1983, Mining subsidence engineering), or a raised cosine. Bending is
+that over a Gaussian trough (Peck 1969), sagging over its axis and hogging beside it (Mair,
+Taylor and Burland 1996).
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from plumbline.simulate.structure.layout import CORNERS
 
 Array = NDArray[np.float64]
 PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
-"""Families: two hinges crossing; one oblique hinge; rings about the corner; two crossing hinges that level off."""
+"""Families: two hinges crossing; one oblique hinge; rings about the corner; two crossing
+hinges that level off."""
 FAMILY_SHARES = (0.35, 0.35, 0.15, 0.15)
 OPENING_SHARE, MOST_OPENING = 0.5, 1.0
-"""Share of failures that also move away from the building, and how far at most, as a share of the drop."""
+"""Share of failures that also move away from the building, and how far at most, as a share
+of the drop."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +55,23 @@ class Hinges:
     weight: Array
     """(B,) share of x in the direction of an oblique hinge."""
     opening: Array
-    """(B,) movement away from the building, along the diagonal of its frame, as a share of the drop."""
+    """(B,) movement away from the building, along the diagonal of its frame, as a share of
+    the drop."""
     drop: Array
     """(B,) vertical displacement of the corner, mm, up positive; 0 without a failure."""
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions,
+        m, of buildings `index`."""
         up = self.up(index, x, y)
-        away = (self.opening[index] * np.abs(up) / np.sqrt(2))[..., None] * CORNERS[self.corner[index]]
+        away = (self.opening[index] * np.abs(up) / np.sqrt(2))[..., None] * CORNERS[
+            self.corner[index]
+        ]
         return up, away[..., 0], away[..., 1]
 
     def up(self, index: NDArray[np.intp], x: Array, y: Array) -> Array:
-        """Return vertical displacement, mm, at building-frame positions, m, of buildings `index`."""
+        """Return vertical displacement, mm, at building-frame positions, m, of buildings
+        `index`."""
         sign, half = CORNERS[self.corner[index]], self.half[index]
         u, v = sign[..., 0] * x / half[..., 0], sign[..., 1] * y / half[..., 1]
         # The ramps' value at the corner, once a building and not once a position.
@@ -73,7 +82,9 @@ class Hinges:
             shape[at] = self._shape(index[at], family, u[at], v[at], full)
         return np.asarray(self.drop[index] * shape, float)
 
-    def _shape(self, index: NDArray[np.intp], family: int, u: Array, v: Array, full: Array) -> Array:
+    def _shape(
+        self, index: NDArray[np.intp], family: int, u: Array, v: Array, full: Array
+    ) -> Array:
         soft = self.softness[index]
         (start_x, start_y), (power_x, power_y), (full_x, full_y) = (
             self.start[index].T,
@@ -86,7 +97,9 @@ class Hinges:
         if family == RADIAL:
             return ramp(1 - np.hypot(1 - u, 1 - v), start_x, soft, power_x, full_x)
         if family == SIGMOID:
-            return np.asarray(smoothstep(u, start_x) ** power_x * smoothstep(v, start_y) ** power_y, float)
+            return np.asarray(
+                smoothstep(u, start_x) ** power_x * smoothstep(v, start_y) ** power_y, float
+            )
         return ramp(u, start_x, soft, power_x, full_x) * ramp(v, start_y, soft, power_y, full_y)
 
 
@@ -104,7 +117,8 @@ def ramp(u: Array, start: Array, softness: Array, power: Array, full: Array) -> 
 
 
 def smoothstep(u: Array, start: Array | float) -> Array:
-    """Return `3 s^2 - 2 s^3`, `s` from 0 at `start` to 1 at `u = 1`: steepest half way, level at the edge."""
+    """Return `3 s^2 - 2 s^3`, `s` from 0 at `start` to 1 at `u = 1`: steepest half way,
+    level at the edge."""
     s = np.clip((u - start) / (1 - start), 0, 1)
     return np.asarray(s * s * (3 - 2 * s), float)
 
@@ -115,7 +129,8 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
     Args:
         rng: the generator to draw from.
         side: (B, 2) sides, m.
-        standing: (B, 4) which corners of the rectangle the footprint really has; the others cannot fail.
+        standing: (B, 4) which corners of the rectangle the footprint really has; the others
+            cannot fail.
     """
     count = len(side)
     start = rng.uniform(0, 0.6, (count, 2))
@@ -132,7 +147,9 @@ def draw_hinges(rng: np.random.Generator, side: Array, standing: NDArray[np.bool
         softness=log_uniform(rng, 0.05, 0.25, count),
         power=power,
         weight=rng.uniform(0.3, 0.7, count),
-        opening=np.where(rng.random(count) < OPENING_SHARE, rng.uniform(0, MOST_OPENING, count), 0.0),
+        opening=np.where(
+            rng.random(count) < OPENING_SHARE, rng.uniform(0, MOST_OPENING, count), 0.0
+        ),
         drop=-np.ones(count),
     )
 
@@ -141,7 +158,8 @@ END, STEP, BOWL, BENDING = (MECHANISMS.index(name) for name in ("end", "step", "
 STEP_M = (0.3, 1.5)
 """Width over which a joint takes up a step."""
 BOWL_M = (2.0, 15.0)
-"""Radius of a bowl; log-uniform, so that small ones, which few points can show, are as common as large ones."""
+"""Radius of a bowl; log-uniform, so that small ones, which few points can show, are as
+common as large ones."""
 BESIDE = 1.25
 """Largest distance of a bowl's middle, in half sides: one in three is beside the footprint."""
 TROUGH_M = (3.0, 16.0)
@@ -159,24 +177,33 @@ class Failures:
     kind: NDArray[np.intp]
     """(B,) END, STEP, BOWL or BENDING, as index into `strain.MECHANISMS`."""
     at: Array
-    """(B, 2) a place in the building's frame, m: on the hinge, the joint or the trough's axis, or the bowl's centre."""
+    """(B, 2) a place in the building's frame, m: on the hinge, the joint or the trough's
+    axis, or the bowl's centre."""
     direction: Array
     """(B, 2) unit vector square to hinge, joint or axis, towards the part that moves."""
     width: Array
-    """(B,) m: how softly the hinge bends, of the joint, the bowl's radius, or the trough's inflection."""
+    """(B,) m: how softly the hinge bends, of the joint, the bowl's radius, or the trough's
+    inflection."""
     reach: Array
     """(B,) m from the hinge to the end of the building."""
     power: Array
     """(B,) exponent of an end's ramp; of a bowl, 1 for Knothe's and 2 for a raised cosine."""
     pull: Array
-    """(B,) horizontal displacement as a share of the vertical: end and joint open, bowl and trough draw inwards."""
+    """(B,) horizontal displacement as a share of the vertical: end and joint open, bowl and
+    trough draw inwards."""
     drop: Array
     """(B,) vertical displacement where it is largest, mm, up positive; 0 without a failure."""
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions,
+        m, of buildings `index`."""
         up, away = np.zeros_like(x), np.zeros((2, len(x)))
-        for kind, shape in ((END, self._end), (STEP, self._step), (BOWL, self._bowl), (BENDING, self._bending)):
+        for kind, shape in (
+            (END, self._end),
+            (STEP, self._step),
+            (BOWL, self._bowl),
+            (BENDING, self._bending),
+        ):
             at = np.flatnonzero((self.kind[index] == kind) & (self.drop[index] != 0))
             building = index[at]
             from_x, from_y = x[at] - self.at[building, 0], y[at] - self.at[building, 1]
@@ -196,7 +223,9 @@ class Failures:
         return unit ** self.power[building], *self.direction[building].T
 
     def _step(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        return smoothstep(self._beyond(building, x, y) / self.width[building] + 0.5, 0.0), *self.direction[building].T
+        return smoothstep(
+            self._beyond(building, x, y) / self.width[building] + 0.5, 0.0
+        ), *self.direction[building].T
 
     def _bowl(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
         radius = self.width[building]
@@ -205,7 +234,9 @@ class Failures:
         cosine = (1 + np.cos(np.pi * np.minimum(share, 1))) / 2
         return np.where(self.power[building] < 1.5, knothe, cosine), -x / radius, -y / radius
 
-    def _bending(self, building: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
+    def _bending(
+        self, building: NDArray[np.intp], x: Array, y: Array
+    ) -> tuple[Array, Array, Array]:
         share = self._beyond(building, x, y) / self.width[building]
         return np.exp(-0.5 * share**2), *(-share * self.direction[building].T)
 
@@ -235,11 +266,17 @@ def draw_failures(rng: np.random.Generator, kind: NDArray[np.intp], side: Array)
     at = np.where((kind == BOWL)[:, None], rng.uniform(-BESIDE, BESIDE, (count, 2)) * half, at)
     width = np.select(
         [kind == END, kind == STEP, kind == BOWL],
-        [log_uniform(rng, 0.03, 0.25, count) * reach, rng.uniform(*STEP_M, count), log_uniform(rng, *BOWL_M, count)],
+        [
+            log_uniform(rng, 0.03, 0.25, count) * reach,
+            rng.uniform(*STEP_M, count),
+            log_uniform(rng, *BOWL_M, count),
+        ],
         log_uniform(rng, *TROUGH_M, count),
     )
     power = np.where(
-        kind == BOWL, rng.integers(1, 3, count), np.where(rng.random(count) < 0.5, 1.0, rng.uniform(1, 2.5, count))
+        kind == BOWL,
+        rng.integers(1, 3, count),
+        np.where(rng.random(count) < 0.5, 1.0, rng.uniform(1, 2.5, count)),
     )
     opened = np.where(rng.random(count) < OPENING_SHARE, rng.uniform(0, 0.8, count), 0.0)
     # A building follows little of a trough's horizontal strain (Potts and Addenbrooke 1997).
@@ -282,7 +319,8 @@ class Failure(NamedTuple):
         return np.asarray(self.corner.drop + self.other.drop, float)
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions,
+        m, of buildings `index`."""
         displacement = np.stack(self.other.field(index, x, y))
         at = np.flatnonzero(self.corner.drop[index] != 0)
         displacement[:, at] += np.stack(self.corner.field(index[at], x[at], y[at]))
@@ -312,10 +350,13 @@ class LocalFailures:
         return np.asarray(self.mechanism != NONE)
 
     def field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Return displacement (vertical, along x and y), mm, at building-frame positions, m, of buildings `index`."""
+        """Return displacement (vertical, along x and y), mm, at building-frame positions,
+        m, of buildings `index`."""
         up, along_x, along_y = self.first.field(index, x, y)
         at = np.flatnonzero(self.second.drop[index] != 0)
-        for total, part in zip((up, along_x, along_y), self.second.field(index[at], x[at], y[at]), strict=True):
+        for total, part in zip(
+            (up, along_x, along_y), self.second.field(index[at], x[at], y[at]), strict=True
+        ):
             total[at] += part
         return up, along_x, along_y
 
@@ -380,9 +421,14 @@ def _draw_unit_failure(
 
 
 def _scale_to_target(
-    rng: np.random.Generator, failure: Failure, target: Array, side: Array, outline: NDArray[np.object_] | None
+    rng: np.random.Generator,
+    failure: Failure,
+    target: Array,
+    side: Array,
+    outline: NDArray[np.object_] | None,
 ) -> tuple[Failure, Strains]:
-    """Scale each failure to strain its building by `target` (B,) permille; return it and its strain.
+    """Scale each failure to strain its building by `target` (B,) permille; return it and
+    its strain.
 
     The field and its strain are proportional to the drop, so one evaluation is enough. Up and down
     differ, since only tension counts: the sign is drawn before.

@@ -1,16 +1,19 @@
 """Compute the labels: strain over bays, and the difficulty of seeing it.
 
-Bays of exactly `bay_length` slide along both axes on a lattice. The samples of many buildings
-follow one another in flat arrays, so that numpy works on millions at a time. On a footprint of another
-shape the plane is fitted over the footprint, and bays that leave it do not count.
+Bays of exactly `bay_length` slide along both axes on a lattice. The samples of many
+buildings follow one another in flat arrays, so that numpy works on millions at a time. On a
+footprint of another shape the plane is fitted over the footprint, and bays that leave it do
+not count.
 
-From the fit of a straight line over the observation, a point's vertical change has the variance `12 sigma^2 / (T_eff
-los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that count, for first-order autoregressive noise; `noise.Law`
-has it for noise with a long memory. A quarter of n such points against the other three quarters gives a quadrant's drop
-with the variance `(4 + 4/3) / n` of that; points that differ count by their precision. The strain's drop is that of an
-angular distortion of twice the strain (`plumbline.core.strain`, without horizontal strain) over half a side: strain
-times side. A point that is not at the product's place shows the drop of another place: that distortion times the
-position error, once a point.
+From the fit of a straight line over the observation, a point's vertical change has the
+variance `12 sigma^2 / (T_eff los_up^2)` with `T_eff = T (1 - rho) / (1 + rho)` epochs that
+count, for first-order autoregressive noise; `noise.Law` has it for noise with a long
+memory. A quarter of n such points against the other three quarters gives a quadrant's drop
+with the variance `(4 + 4/3) / n` of that; points that differ count by their precision. The
+strain's drop is that of an angular distortion of twice the strain (`plumbline.core.strain`,
+without horizontal strain) over half a side: strain times side. A point that is not at the
+product's place shows the drop of another place: that distortion times the position error,
+once a point.
 """
 
 from __future__ import annotations
@@ -24,7 +27,12 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.compass import QUADRANTS, quadrant_code
-from plumbline.core.strain import ACCEPTED_SHARE, BAY_M, CATEGORY_BOUNDS_PERMILLE, principal_tensile_strain
+from plumbline.core.strain import (
+    ACCEPTED_SHARE,
+    BAY_M,
+    CATEGORY_BOUNDS_PERMILLE,
+    principal_tensile_strain,
+)
 from plumbline.simulate.structure.layout import EDGE_M, inside, tilts_over
 
 Array = NDArray[np.float64]
@@ -42,8 +50,9 @@ ALONG_A_BAY = np.linspace(0, 1, 9)
 OFF = 1e6
 """Offset in permille, more than any strain, of bays that leave the footprint."""
 TIE_SHARE = 1e-9
-"""Share of the largest strain by which a bay may be below it and still have the same strain. Under a
-shape that does not vary along an axis all bays of a row do: the last bit would choose the quadrant."""
+"""Share of the largest strain by which a bay may be below it and still have the same
+strain. Under a shape that does not vary along an axis all bays of a row do: the last bit
+would choose the quadrant."""
 AXIS_DECIMALS = 6
 """Decimals, m, of a bay's middle when its quadrant is taken: one on an axis is exactly on it."""
 
@@ -60,12 +69,16 @@ class Strains:
 
     @property
     def accepted(self) -> NDArray[np.bool_]:
-        """(B, 4) whether a quadrant is strained nearly as much as the worst, and so is a right answer."""
+        """(B, 4) whether a quadrant is strained nearly as much as the worst, and so is a
+        right answer."""
         return np.asarray(self.by_quadrant >= ACCEPTED_SHARE * self.severity_permille[:, None])
 
     def scaled(self, factor: Array) -> Strains:
-        """Return the labels for displacements that are `factor` (B,) times as large; `factor` is at least 0."""
-        return Strains(self.severity_permille * factor, self.quadrant, self.by_quadrant * factor[:, None])
+        """Return the labels for displacements that are `factor` (B,) times as large;
+        `factor` is at least 0."""
+        return Strains(
+            self.severity_permille * factor, self.quadrant, self.by_quadrant * factor[:, None]
+        )
 
     def where(self, mask: NDArray[np.bool_], elsewhere: Strains) -> Strains:
         """Return these labels where `mask` (B,) is true, and those of `elsewhere` for the rest."""
@@ -77,7 +90,10 @@ class Strains:
 
 
 def strains(
-    fields: Fields, side: Array, index: Index | None = None, outline: NDArray[np.object_] | None = None
+    fields: Fields,
+    side: Array,
+    index: Index | None = None,
+    outline: NDArray[np.object_] | None = None,
 ) -> Strains:
     """Compute severity and quadrant of noise-free fields over footprints.
 
@@ -88,7 +104,11 @@ def strains(
         outline: (B,) footprints as `footprints.own_outlines`; without, all are rectangles.
     """
     labels = Strains(np.zeros(len(side)), np.zeros(len(side), np.intp), np.zeros((len(side), 4)))
-    shaped = np.zeros(len(side), bool) if outline is None else np.array([shape is not None for shape in outline], bool)
+    shaped = (
+        np.zeros(len(side), bool)
+        if outline is None
+        else np.array([shape is not None for shape in outline], bool)
+    )
     index = np.arange(len(side)) if index is None else index
     for part in _split_buildings(side, index[~shaped[index]], SPACING_M):
         plane = _rectangles(-side[part] / 2, side[part] / 2, _spacing(side[part], SPACING_M))
@@ -102,7 +122,10 @@ def strains(
 
 
 def _store_part(labels: Strains, part: Index, of_part: Strains) -> None:
-    labels.severity_permille[part], labels.quadrant[part] = of_part.severity_permille, of_part.quadrant
+    labels.severity_permille[part], labels.quadrant[part] = (
+        of_part.severity_permille,
+        of_part.quadrant,
+    )
     labels.by_quadrant[part] = of_part.by_quadrant
 
 
@@ -116,7 +139,9 @@ def _spacing(side: Array, spacing: float) -> Array:
     return spacing * np.maximum(side / spacing / FINEST, 1)
 
 
-def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[np.object_]) -> Array:
+def _footprint_tilts(
+    fields: Fields, side: Array, part: Index, outline: NDArray[np.object_]
+) -> Array:
     """Return tilts (b, 2) of the planes over footprints, by the middles of equal cells."""
     cell = side / np.ceil(side / _spacing(side, CELL_M) - 1e-9)
     middle = _rectangles((cell - side) / 2, (side - cell) / 2, cell)
@@ -128,7 +153,8 @@ def _footprint_tilts(fields: Fields, side: Array, part: Index, outline: NDArray[
 def _find_worst_bay(
     fields: Fields, side: Array, part: Index, tilt: Array, outline: NDArray[np.object_] | None
 ) -> Strains:
-    """Return the largest strain of any bay of buildings `part`, and the quadrant of that bay's middle."""
+    """Return the largest strain of any bay of buildings `part`, and the quadrant of that
+    bay's middle."""
     spacing = _spacing(side, SPACING_M)
     buildings, strain_of_bays, quadrants = [], [], []
     for axis in (0, 1):
@@ -145,7 +171,9 @@ def _find_worst_bay(
         beta = (end[0] - begin[0]) / bay[building] - tilt[building, axis]
         strain = principal_tensile_strain(beta, (end[1 + axis] - begin[1 + axis]) / bay[building])
         if outline is not None:
-            within = [inside(outline, part[building], *(start + share * shift)) for share in ALONG_A_BAY]
+            within = [
+                inside(outline, part[building], *(start + share * shift)) for share in ALONG_A_BAY
+            ]
             # Below every bay on the footprint, so that it counts only where no bay is on it.
             strain = np.where(np.all(within, axis=0), strain, strain - OFF)
         buildings.append(building)
@@ -169,7 +197,8 @@ def _find_worst_bay(
 def _with_vertices(
     building: Index, start: Array, outline: NDArray[np.object_], axis: int, bay: Array
 ) -> tuple[Index, Array]:
-    """Add bays that begin or end at a vertex, because the lattice may miss the corner with the largest strain."""
+    """Add bays that begin or end at a vertex, because the lattice may miss the corner with
+    the largest strain."""
     # Within the outline: of a bay along its very edge, the last bit would decide whether it counts.
     within = shapely.buffer(outline, -EDGE_M / 2, join_style="mitre")
     vertex, owner = shapely.get_coordinates(within, return_index=True)
@@ -188,7 +217,8 @@ class _Lattice:
 
 
 def _rectangles(low: Array, high: Array, spacing: Array) -> _Lattice:
-    """Return even lattices from `low` to `high` (B, 2) with edges, at least three, at most `spacing` (B, 2) apart."""
+    """Return even lattices from `low` to `high` (B, 2) with edges, at least three, at most
+    `spacing` (B, 2) apart."""
     steps = np.maximum(2, np.ceil((high - low) / spacing - 1e-9)).astype(np.intp)
     count = (steps + 1).prod(axis=1)
     building = np.repeat(np.arange(len(low)), count)
@@ -201,7 +231,8 @@ def _rectangles(low: Array, high: Array, spacing: Array) -> _Lattice:
 
 
 def _tilts(up: Array, plane: _Lattice, count: int) -> Array:
-    """Return tilts (B, 2), mm/m, of area-weighted least-squares planes; 1, x and y are orthogonal on the lattice."""
+    """Return tilts (B, 2), mm/m, of area-weighted least-squares planes; 1, x and y are
+    orthogonal on the lattice."""
     return np.stack(
         [
             np.bincount(plane.building, plane.weight * up * at, count)
@@ -216,7 +247,8 @@ EASY_FROM, MEDIUM_FROM = 20.0, 8.0
 """Smallest signal to noise of an easy and a medium building: noise of a twentieth, an eighth of the
 strain."""
 VISIBLE_PERMILLE = CATEGORY_BOUNDS_PERMILLE[0]
-"""Strain of a damage that is just visible: a building with less is as hard as that damage would be on it."""
+"""Strain of a damage that is just visible: a building with less is as hard as that damage
+would be on it."""
 
 
 def point_precision(sigma: Array, los_up: Array, line_variance: Array | float) -> Array:
@@ -231,7 +263,8 @@ def point_precision(sigma: Array, los_up: Array, line_variance: Array | float) -
 
 
 class PointEvidence(NamedTuple):
-    """Evidence of change from the points of B buildings: sums over points, so that tracks and parts add up."""
+    """Evidence of change from the points of B buildings: sums over points, so that tracks
+    and parts add up."""
 
     precision: Array
     """(B,) sum of `point_precision`, 1/mm2."""
@@ -245,10 +278,16 @@ class PointEvidence(NamedTuple):
         return PointEvidence(*(a + b for a, b in zip(self, other, strict=True)))
 
 
-def gather_evidence(building: NDArray[np.intp], precision: Array, error: Array, buildings: int) -> PointEvidence:
-    """Gather the evidence of points on buildings (N,), with precision (N,) and position errors (N, 2) in m."""
+def gather_evidence(
+    building: NDArray[np.intp], precision: Array, error: Array, buildings: int
+) -> PointEvidence:
+    """Gather the evidence of points on buildings (N,), with precision (N,) and position
+    errors (N, 2) in m."""
     squares = (error**2).mean(axis=1)
-    sums = [np.bincount(building, weight, buildings) for weight in (precision, np.ones(len(error)), squares)]
+    sums = [
+        np.bincount(building, weight, buildings)
+        for weight in (precision, np.ones(len(error)), squares)
+    ]
     return PointEvidence(*(np.asarray(part, float) for part in sums))
 
 
@@ -258,7 +297,8 @@ def no_evidence(buildings: int) -> PointEvidence:
 
 
 def signal_to_noise(severity_permille: Array, side: Array, evidence: PointEvidence) -> Array:
-    """Return (B,) the drop that causes the strain over the standard error of a quadrant's drop; 0 without points.
+    """Return (B,) the drop that causes the strain over the standard error of a quadrant's
+    drop; 0 without points.
 
     Args:
         severity_permille: (B,) strain.
@@ -268,7 +308,10 @@ def signal_to_noise(severity_permille: Array, side: Array, evidence: PointEviden
     strain = np.maximum(severity_permille, VISIBLE_PERMILLE)
     drop = strain * np.sqrt(side.prod(axis=1))
     has_points = evidence.points > 0
-    count, precision = np.where(has_points, evidence.points, 1), np.where(has_points, evidence.precision, 1)
+    count, precision = (
+        np.where(has_points, evidence.points, 1),
+        np.where(has_points, evidence.precision, 1),
+    )
     misplaced = (2 * strain) ** 2 * evidence.astray / count
     variance = (4 + 4 / 3) * (1 / precision + misplaced / count)
     return np.asarray(has_points * drop / np.sqrt(variance), float)

@@ -10,7 +10,13 @@ from numpy.typing import NDArray
 
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.random_numbers import log_uniform
-from plumbline.simulate.structure.failures import BENDING, SECOND_SHARE, SEVERAL, LocalFailures, draw_local_failures
+from plumbline.simulate.structure.failures import (
+    BENDING,
+    SECOND_SHARE,
+    SEVERAL,
+    LocalFailures,
+    draw_local_failures,
+)
 from plumbline.simulate.structure.labels import Strains, strains
 from plumbline.simulate.structure.layout import CityLayout, own_outlines
 from plumbline.simulate.structure.tunnels import Response, Tunnel, arrival, draw_response
@@ -33,17 +39,22 @@ class Rigid:
     tilt: Array
     """(B, 2) rise along x and y, mm/m."""
 
-    def field(self, index: NDArray[np.intp] | int, x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
-        """Return vertical, along-x and along-y displacement, mm, at heights in m above the foundation.
+    def field(
+        self, index: NDArray[np.intp] | int, x: Array, y: Array, height: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return vertical, along-x and along-y displacement, mm, at heights in m above the
+        foundation.
 
-        A small rotation that lifts the side at +x moves the parts above it towards -x: `-tilt * height`.
+        A small rotation that lifts the side at +x moves the parts above it towards -x:
+        `-tilt * height`.
         """
         tilt_x, tilt_y = self.tilt[index, 0], self.tilt[index, 1]
         return self.settlement[index] + tilt_x * x + tilt_y * y, -tilt_x * height, -tilt_y * height
 
 
 def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
-    """Draw settlement 0 to 300 mm and tilt 0 to 25 mm/m, log-uniform so that small ones are common; a few rise.
+    """Draw settlement 0 to 300 mm and tilt 0 to 25 mm/m, log-uniform so that small ones are
+    common; a few rise.
 
     On half of the buildings the tilt is uniform: with some mm/m, misplaced points move by more
     than their noise, and a model has to distinguish that from damage.
@@ -57,21 +68,27 @@ def draw_rigid(rng: np.random.Generator, count: int) -> Rigid:
         leaning = (draw >= lower) & (draw < lower + share)
         size[leaning] = rng.uniform(0, max_tilt, int(leaning.sum()))
         lower += share
-    return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
+    return Rigid(
+        settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1)
+    )
 
 
 RATE_OF_TOWN_MM_YEAR, TILT_OF_TOWN_MM_M = 0.3, 0.3
-"""Scale of the rates of a real town's buildings, and mean of their tilts. Velocities of EGMS L2b at Ustica (2020 to
-2024, two tracks, 23,349 points) have standard deviations of 0.89 and 0.96 mm a year, and of 0.61 and 0.67 by their
-median absolute deviation: a Laplace distribution has this ratio. The noise of a simulated track alone gives 0.5 to 0.9
-by the median absolute deviation, and 0.8 to 1.2 with rates and tilts of this size."""
+"""Scale of the rates of a real town's buildings, and mean of their tilts. Velocities of
+EGMS L2b at Ustica (2020 to 2024, two tracks, 23,349 points) have standard deviations of
+0.89 and 0.96 mm a year, and of 0.61 and 0.67 by their median absolute deviation: a Laplace
+distribution has this ratio. The noise of a simulated track alone gives 0.5 to 0.9 by the
+median absolute deviation, and 0.8 to 1.2 with rates and tilts of this size."""
 
 
 def draw_rigid_of_town(rng: np.random.Generator, count: int, years: float) -> Rigid:
-    """Draw the settlement and tilt of `count` buildings over `years` as in a real town: nearly all are still."""
+    """Draw the settlement and tilt of `count` buildings over `years` as in a real town:
+    nearly all are still."""
     settlement = rng.laplace(0, RATE_OF_TOWN_MM_YEAR * years, count)
     size, direction = rng.exponential(TILT_OF_TOWN_MM_M, count), rng.uniform(-np.pi, np.pi, count)
-    return Rigid(settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1))
+    return Rigid(
+        settlement, size[:, None] * np.stack([np.cos(direction), np.sin(direction)], axis=1)
+    )
 
 
 WARMEST_DAY = 200
@@ -91,19 +108,30 @@ class Thermal:
     delay: Array
     """(B,) days by which the structure follows the air."""
 
-    def field(self, index: NDArray[np.intp], x: Array, y: Array, height: Array) -> tuple[Array, Array, Array]:
-        """Return the amplitude of vertical, along-x and along-y displacement, mm: `a h dT` and `a (x - xc) dT`."""
+    def field(
+        self, index: NDArray[np.intp], x: Array, y: Array, height: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the amplitude of vertical, along-x and along-y displacement, mm: `a h dT`
+        and `a (x - xc) dT`."""
         stretch = 1000 * self.expansion[index] * self.temperature[index]
-        return stretch * height, stretch * (x - self.fixed[index, 0]), stretch * (y - self.fixed[index, 1])
+        return (
+            stretch * height,
+            stretch * (x - self.fixed[index, 0]),
+            stretch * (y - self.fixed[index, 1]),
+        )
 
     def season(self, index: NDArray[np.intp], day_of_year: Array) -> Array:
-        """Return the yearly course (b, T) of buildings `index`, from -1 to 1, on days (T,) since a first of January."""
-        phase = 2 * np.pi * (day_of_year[None, :] - WARMEST_DAY - self.delay[index, None]) / DAYS_A_YEAR
+        """Return the yearly course (b, T) of buildings `index`, from -1 to 1, on days (T,)
+        since a first of January."""
+        phase = (
+            2 * np.pi * (day_of_year[None, :] - WARMEST_DAY - self.delay[index, None]) / DAYS_A_YEAR
+        )
         return np.asarray(np.cos(phase), float)
 
 
 def draw_thermal(rng: np.random.Generator, side: Array) -> Thermal:
-    """Draw concrete to steel, 5e-6 to 1.2e-5 /K, under 8 to 12 K a year; fixed near the middle of sides (B, 2)."""
+    """Draw concrete to steel, 5e-6 to 1.2e-5 /K, under 8 to 12 K a year; fixed near the
+    middle of sides (B, 2)."""
     count = len(side)
     return Thermal(
         expansion=rng.uniform(5e-6, 1.2e-5, count),
@@ -120,8 +148,9 @@ LATE, SUDDEN, QUICKENING, SLOWING, PAUSED = range(5)
 KINDS = (0.55, 0.15, 0.2, 0.05, 0.05)
 """Shares of the kinds of piecewise courses, for buildings that fail."""
 BROKEN = 0.5
-"""Share of the buildings whose course is piecewise: it begins near the end, is over within a day, or changes its speed.
-Creep before a failure goes on at one speed for years, then becomes faster (Fukuzono 1985; Voight 1989)."""
+"""Share of the buildings whose course is piecewise: it begins near the end, is over within
+a day, or changes its speed. Creep before a failure goes on at one speed for years, then
+becomes faster (Fukuzono 1985; Voight 1989)."""
 LATEST = 0.97
 """Share of the time after which nothing begins: only an epoch or two would be after it."""
 AT_ONCE = 0.003
@@ -136,16 +165,19 @@ class Histories:
     family: NDArray[np.intp]
     """(B,) LINEAR, SETTLING, ONSET, ACCELERATING or PIECEWISE."""
     first: Array
-    """(B,) SETTLING: time constant. ONSET: beginning. ACCELERATING: exponent. PIECEWISE: time of the first change of
-    speed."""
+    """(B,) SETTLING: time constant. ONSET: beginning. ACCELERATING: exponent. PIECEWISE:
+    time of the first change of speed."""
     second: Array
     """(B,) ONSET: end. PIECEWISE: time of the second change. Unused by the others."""
     reached: Array
-    """(B, 2) PIECEWISE: share of the final displacement at these two times. Unused by the others."""
+    """(B, 2) PIECEWISE: share of the final displacement at these two times. Unused by the
+    others."""
 
     def take(self, index: NDArray[np.intp]) -> Histories:
         """Select the histories of buildings `index`."""
-        return Histories(self.family[index], self.first[index], self.second[index], self.reached[index])
+        return Histories(
+            self.family[index], self.first[index], self.second[index], self.reached[index]
+        )
 
     def where(self, mask: NDArray[np.bool_], elsewhere: Histories) -> Histories:
         """Return these histories where `mask` (B,) is true, and `elsewhere` for the rest."""
@@ -174,12 +206,15 @@ class Histories:
                 low, high = self.reached[rows, :1], self.reached[rows, 1:]
                 between = low + (high - low) * (time - first) / (second - first)
                 after = high + (1 - high) * (time - second) / (1 - second)
-                share[rows] = np.where(time < first, low * time / first, np.where(time < second, between, after))
+                share[rows] = np.where(
+                    time < first, low * time / first, np.where(time < second, between, after)
+                )
         return share
 
 
 def draw_histories(rng: np.random.Generator, count: int) -> Histories:
-    """Draw linear, `1 - exp(-t / tau)` (tau 0.1 to 1), onset (at 0.05 to 0.6, over by 1) or `t^p` (p 1.5 to 3.5)."""
+    """Draw linear, `1 - exp(-t / tau)` (tau 0.1 to 1), onset (at 0.05 to 0.6, over by 1) or
+    `t^p` (p 1.5 to 3.5)."""
     family = rng.choice(len(SHARES), size=count, p=SHARES)
     beginning = rng.uniform(0.05, 0.6, count)
     settling, exponent = rng.uniform(0.1, 1, count), rng.uniform(1.5, 3.5, count)
@@ -196,7 +231,8 @@ def draw_any_beginning(rng: np.random.Generator, count: int) -> Histories:
     usual = draw_histories(rng, count)
     kind = rng.choice(len(KINDS), size=count, p=KINDS)
     late_time, sudden_time, turn_time, stop_time = (
-        rng.uniform(low, high, count) for low, high in ((0.6, LATEST), (0.02, LATEST), (0.3, 0.95), (0.1, 0.6))
+        rng.uniform(low, high, count)
+        for low, high in ((0.6, LATEST), (0.02, LATEST), (0.3, 0.95), (0.1, 0.6))
     )
     first = np.choose(kind, [late_time, sudden_time, turn_time, turn_time, stop_time])
     duration = np.choose(
@@ -210,14 +246,18 @@ def draw_any_beginning(rng: np.random.Generator, count: int) -> Histories:
         ],
     )
     second = np.minimum(first + duration, 1 - 1e-6)
-    times = np.where(kind == SLOWING, 1 / log_uniform(rng, *TIMES, count), log_uniform(rng, *TIMES, count))
+    times = np.where(
+        kind == SLOWING, 1 / log_uniform(rng, *TIMES, count), log_uniform(rng, *TIMES, count)
+    )
     # Speed 1 up to `first` and `times` after it: the share reached at `first`.
     turned = first / (first + times * (1 - first))
     level = rng.uniform(0.2, 0.8, count)
     reached = np.stack(
         [
             np.choose(kind, [np.zeros(count), np.zeros(count), turned, turned, level]),
-            np.choose(kind, [np.ones(count), np.ones(count), (1 + turned) / 2, (1 + turned) / 2, level]),
+            np.choose(
+                kind, [np.ones(count), np.ones(count), (1 + turned) / 2, (1 + turned) / 2, level]
+            ),
         ],
         axis=1,
     )
@@ -226,14 +266,18 @@ def draw_any_beginning(rng: np.random.Generator, count: int) -> Histories:
 
 
 def passages(rng: np.random.Generator, arrival: Array) -> Histories:
-    """Return histories of buildings under which a tunnel passes at times `arrival` (B,), below 0.7."""
+    """Return histories of buildings under which a tunnel passes at times `arrival` (B,), below
+    0.7."""
     duration = rng.uniform(0.1, 0.3, len(arrival))
-    return Histories(np.full(len(arrival), ONSET), arrival, arrival + duration, np.zeros((len(arrival), 2)))
+    return Histories(
+        np.full(len(arrival), ONSET), arrival, arrival + duration, np.zeros((len(arrival), 2))
+    )
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Motion of B buildings; displacements in mm over the whole observation, thermal ones as amplitude."""
+    """Motion of B buildings; displacements in mm over the whole observation, thermal ones
+    as amplitude."""
 
     tunnels: list[Tunnel]
     local: LocalFailures
@@ -244,8 +288,11 @@ class Motion:
     passing: Histories
     thermal: Thermal
 
-    def structure_field(self, index: NDArray[np.intp], x: Array, y: Array) -> tuple[Array, Array, Array]:
-        """Return the noise-free displacement of structures, last epoch less first, on which labels are defined."""
+    def structure_field(
+        self, index: NDArray[np.intp], x: Array, y: Array
+    ) -> tuple[Array, Array, Array]:
+        """Return the noise-free displacement of structures, last epoch less first, on which
+        labels are defined."""
         up, along_x, along_y = self.rigid.field(index, x, y, np.zeros_like(x))
         ground = self.response.field(index, x, y)
         reached = self.response.reached[index]
@@ -265,7 +312,11 @@ class Motion:
 
 
 def draw_motion(
-    rng: np.random.Generator, layout: CityLayout, tunnels: list[Tunnel], damaged: float, mechanisms: Mechanisms
+    rng: np.random.Generator,
+    layout: CityLayout,
+    tunnels: list[Tunnel],
+    damaged: float,
+    mechanisms: Mechanisms,
 ) -> Motion:
     """Draw the motion of all buildings; a share `damaged` of them has a local failure.
 
@@ -304,12 +355,18 @@ class SimulatedLabels(NamedTuple):
 def draw_labels(motion: Motion, layout: CityLayout) -> SimulatedLabels:
     """Label all buildings, by the definition in `plumbline.core.strain`, over their footprints.
 
-    A building that no trough reaches is strained by its local failure alone: what else it does is rigid motion. Where a
-    trough bends a building in which something fails, the larger strain names the mechanism, or they are several.
+    A building that no trough reaches is strained by its local failure alone: what else it
+    does is rigid motion. Where a trough bends a building in which something fails, the
+    larger strain names the mechanism, or they are several.
     """
     side, local = layout.frames.side, motion.local
-    outline, reached = own_outlines(layout.polygon, layout.frames), np.flatnonzero(motion.response.reached)
-    whole = strains(motion.structure_field, side, reached, outline).where(motion.response.reached, local.strains)
+    outline, reached = (
+        own_outlines(layout.polygon, layout.frames),
+        np.flatnonzero(motion.response.reached),
+    )
+    whole = strains(motion.structure_field, side, reached, outline).where(
+        motion.response.reached, local.strains
+    )
     bent = strains(motion.response.field, side, reached, outline).severity_permille
     failed = local.strains.severity_permille
     mechanism = np.select(
@@ -318,4 +375,6 @@ def draw_labels(motion: Motion, layout: CityLayout) -> SimulatedLabels:
         default=SEVERAL,
     )
     # Two of a kind are one: a trough of its own over a trough.
-    return SimulatedLabels(whole, np.where((local.mechanism == BENDING) & (mechanism == SEVERAL), BENDING, mechanism))
+    return SimulatedLabels(
+        whole, np.where((local.mechanism == BENDING) & (mechanism == SEVERAL), BENDING, mechanism)
+    )

@@ -39,7 +39,8 @@ class Cause(NamedTuple):
     reach_m: float | None
     """Distance from it at which buildings may be affected, m; None: to be estimated."""
     swapped: Any = None
-    """The place with both coordinates swapped, as they may have been written; None where there is no such place."""
+    """The place with both coordinates swapped, as they may have been written; None where
+    there is no such place."""
 
 
 class CausesFile(NamedTuple):
@@ -56,28 +57,42 @@ def read_causes(path: Path, stated: Mapping[str, Footprints]) -> CausesFile:
 
     Args:
         path: any vector file, with the columns `name`, `reach_m`, `from` and `until` or without.
-        stated: CRS and layer by pattern of file name (`ingest.footprints`), where the file does not state them.
+        stated: CRS and layer by pattern of file name (`ingest.footprints`), where the file
+            does not state them.
 
     Raises:
-        InputError: the file cannot be read, has no CRS, holds nothing or too much, or a cell is not understood.
+        InputError: the file cannot be read, has no CRS, holds nothing or too much, or a
+            cell is not understood.
     """
-    settings = next((about for pattern, about in stated.items() if fits(path, pattern)), Footprints())
+    settings = next(
+        (about for pattern, about in stated.items() if fits(path, pattern)), Footprints()
+    )
     frame = read_vector(path, settings.layer or _find_moving_areas(path), settings.crs)
     frame = frame[~(frame.geometry.isna() | frame.geometry.is_empty)]
     if not len(frame):
-        raise InputError(f"{path}: it holds no causes. Give lines, polygons or points.", key="causes.none")
+        raise InputError(
+            f"{path}: it holds no causes. Give lines, polygons or points.", key="causes.none"
+        )
     if len(frame) > MAX_CAUSES:
         raise InputError(
-            f"{path}: {len(frame)} features; at most {MAX_CAUSES} causes are read. Leave out what is none.",
+            f"{path}: {len(frame)} features; at most {MAX_CAUSES} causes are read. Leave out "
+            "what is none.",
             key="causes.too_many",
         )
     check_crs(path, frame)
-    frame = frame.set_geometry(geopandas.GeoSeries(shapely.force_2d(frame.geometry), frame.index, frame.crs))
+    frame = frame.set_geometry(
+        geopandas.GeoSeries(shapely.force_2d(frame.geometry), frame.index, frame.crs)
+    )
     columns = {str(name).casefold(): frame[name] for name in frame.columns}
     cells = {name: columns[name].to_list() for name in COLUMNS if name in columns}
     rows = [{name: values[row] for name, values in cells.items()} for row in range(len(frame))]
     return CausesFile(
-        path, frame, [_parse_cells(path, number + 1, row) for number, row in zip(frame.index, rows, strict=True)]
+        path,
+        frame,
+        [
+            _parse_cells(path, number + 1, row)
+            for number, row in zip(frame.index, rows, strict=True)
+        ],
     )
 
 
@@ -95,17 +110,20 @@ def _find_moving_areas(path: Path) -> str | None:
         return None  # `read_vector` reports what is wrong
     if MOVING_AREAS not in layers and PREDICTIONS in layers:
         raise InputError(
-            f"{path}: a result of predict in which no area moves. Give other causes, or leave them out.",
+            f"{path}: a result of predict in which no area moves. Give other causes, or leave "
+            "them out.",
             key="causes.no_moving_area",
         )
     return MOVING_AREAS if MOVING_AREAS in layers else None
 
 
 def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
-    """Return the causes that were there during a record; features with the same name, reach and dates are one.
+    """Return the causes that were there during a record; features with the same name, reach
+    and dates are one.
 
     Args:
-        file: of causes. crs: projected, m, that they are wanted in. record: first and last epoch of the points.
+        file: of causes. crs: projected, m, that they are wanted in. record: first and last
+            epoch of the points.
 
     Raises:
         InputError: they cannot be reprojected.
@@ -126,7 +144,14 @@ def causes_of_city(file: CausesFile, crs: str, record: Window) -> list[Cause]:
             log.info("%s: left out, as it is %s, and the record %s", name, window, record)
             continue
         rows = is_finite & np.array([feature == cause for feature in file.about])
-        causes.append(Cause(name, _union(shapes[rows]), reach_m, None if swapped is None else _union(swapped[rows])))
+        causes.append(
+            Cause(
+                name,
+                _union(shapes[rows]),
+                reach_m,
+                None if swapped is None else _union(swapped[rows]),
+            )
+        )
     return causes
 
 
@@ -146,16 +171,23 @@ def _swap_coordinates(file: CausesFile, crs: str) -> NDArray[np.object_] | None:
     return None
 
 
-def _parse_cells(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str, float | None, Window]:
+def _parse_cells(
+    path: Path, number: int, cells: Mapping[str, Any]
+) -> tuple[str, float | None, Window]:
     """Return name, reach and dates of a feature.
 
     Raises:
         InputError: one of its cells is not understood.
     """
     where = f"{path}: feature {number}"
-    texts = {name: text for name, cell in cells.items() if not pd.isna(cell) and (text := str(cell).strip())}
+    texts = {
+        name: text
+        for name, cell in cells.items()
+        if not pd.isna(cell) and (text := str(cell).strip())
+    }
     since, until = (
-        parse_day(f"{where}: {name}", texts[name][:10] if name in texts else None) for name in ("from", "until")
+        parse_day(f"{where}: {name}", texts[name][:10] if name in texts else None)
+        for name in ("from", "until")
     )
     try:
         reach_m = float(texts["reach_m"]) if "reach_m" in texts else None
@@ -163,11 +195,14 @@ def _parse_cells(path: Path, number: int, cells: Mapping[str, Any]) -> tuple[str
         reach_m = np.nan
     if reach_m is not None and not 0 < reach_m < np.inf:
         raise InputError(
-            f"{where}: reach_m {texts['reach_m']!r} found. Give metres above 0, or leave the cell empty.",
+            f"{where}: reach_m {texts['reach_m']!r} found. Give metres above 0, or leave the "
+            "cell empty.",
             key="causes.wrong_reach",
         )
     if since and until and since > until:
-        raise InputError(f"{where}: from {since} is after until {until}. Swap the two.", key="window.reversed")
+        raise InputError(
+            f"{where}: from {since} is after until {until}. Swap the two.", key="window.reversed"
+        )
     return texts.get("name") or f"cause {number}", reach_m, Window(since, until)
 
 

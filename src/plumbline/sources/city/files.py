@@ -11,7 +11,12 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
-from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES, VECTOR_SUFFIXES, is_folder_of_footprints
+from plumbline.sources.footprints.open import (
+    HIDDEN,
+    PARQUET_SUFFIXES,
+    VECTOR_SUFFIXES,
+    is_folder_of_footprints,
+)
 from plumbline.sources.footprints.shapefile import PARTS
 from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR, unpacked_suffix
 from plumbline.sources.footprints.tables import has_outlines
@@ -49,11 +54,17 @@ class CityFiles:
         return self.products[0].parent
 
     def paths(self, params: Ingest) -> list[Path]:
-        """All files that the result can depend on: those of the folder, and those that a description names."""
-        files = [*files_of(self.footprints), *(path for path in self.folder.rglob("*") if path.is_file())]
+        """All files that the result can depend on: those of the folder, and those that a
+        description names."""
+        files = [
+            *files_of(self.footprints),
+            *(path for path in self.folder.rglob("*") if path.is_file()),
+        ]
         for pattern, product in params.products.items():
             for path in self.products:
-                named = [path.parent / name for name in (product.geometry, product.coherence) if name]
+                named = [
+                    path.parent / name for name in (product.geometry, product.coherence) if name
+                ]
                 files += [file for file in named if fits(path, pattern) and file.is_file()]
         return sorted(set(files))
 
@@ -65,7 +76,12 @@ def files_of(path: Path) -> list[Path]:
 
 def city_folders(data: Path) -> list[Path]:
     """Return the city folders of a project: the simulated ones and the user's own in `raw`."""
-    folders = [path for root in (data.joinpath(*SIMULATED), data / "raw") if root.is_dir() for path in root.iterdir()]
+    folders = [
+        path
+        for root in (data.joinpath(*SIMULATED), data / "raw")
+        if root.is_dir()
+        for path in root.iterdir()
+    ]
     return sorted(path for path in folders if path.is_dir() and not path.name.startswith("."))
 
 
@@ -78,7 +94,8 @@ def find_files(folder: Path) -> CityFiles:
     """Find products, footprints and labels in a city folder.
 
     Raises:
-        InputError: not a folder; no product, no `labels.csv`, or not exactly one file of footprints.
+        InputError: not a folder; no product, no `labels.csv`, or not exactly one file of
+            footprints.
     """
     files = find_unlabelled(folder)
     labels = folder / LABELS
@@ -106,9 +123,12 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
     products = [file.path for file in opened]
     if not products:
         listed = ", ".join(path.name for path in footprints)
-        advice = f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
+        advice = (
+            f" Taken for footprints: {listed}; write layers of points as csv." if footprints else ""
+        )
         raise InputError(
-            f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in it.{advice}",
+            f"{folder}: no point product (csv, csv.gz, zip, {', '.join(BINARY_SUFFIXES)}) in "
+            f"it.{advice}",
             key="folder.no_product",
         )
     if not footprints and footprints_elsewhere:
@@ -116,9 +136,14 @@ def find_unlabelled(folder: Path, footprints_elsewhere: Path | None = None) -> C
     if len(footprints) != 1:
         listed = ", ".join(path.name for path in footprints) or "none"
         raise InputError(
-            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, a zip of one, a .gdb folder or "
+            f"{folder}: one file of footprints is needed ({', '.join(VECTOR_SUFFIXES)}, a zip of "
+            "one, a .gdb folder or "
             f"a folder of parts), {listed} found."
-            + (" Put the parts of one city into a folder of their own." if len(footprints) > 1 else ""),
+            + (
+                " Put the parts of one city into a folder of their own."
+                if len(footprints) > 1
+                else ""
+            ),
             key="folder.not_one_footprints",
         )
     return CityFiles(folder.resolve().name, products, footprints[0], None)
@@ -133,7 +158,12 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
     footprints: list[Path] = []
     for path in sorted(folder.iterdir()):
         suffix = path.suffix.lower()
-        if path.name.startswith(".") or not path.is_file() or path.name == LABELS or suffix in PARTS:
+        if (
+            path.name.startswith(".")
+            or not path.is_file()
+            or path.name == LABELS
+            or suffix in PARTS
+        ):
             continue
         if path.stem.lower().startswith(NOT_PRODUCTS):
             log.info("%s: passed over, its name begins like that of labels", path)
@@ -141,25 +171,36 @@ def sort_folder(folder: Path) -> tuple[list[OpenedFile], list[Path]]:
         file = OpenedFile(path)
         if _holds_outlines(file):
             footprints.append(path)
-        elif (suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)) or path.name.lower().endswith(".csv.gz"):
+        elif (
+            suffix in (".csv", *BINARY_SUFFIXES) and is_product(file)
+        ) or path.name.lower().endswith(".csv.gz"):
             products.append(file)
-        elif unpacked_suffix(path.name) in (".csv", *VECTOR_SUFFIXES) or (suffix == ".zip" and _is_zipped_vector(file)):
+        elif unpacked_suffix(path.name) in (".csv", *VECTOR_SUFFIXES) or (
+            suffix == ".zip" and _is_zipped_vector(file)
+        ):
             footprints.append(path)
         elif suffix == ".zip":
             products.append(file)
         elif suffix in TEXTS:
             warn(
-                "%s: passed over. If it holds points, name it .csv, so that it counts.", path, key="folder.unread_table"
+                "%s: passed over. If it holds points, name it .csv, so that it counts.",
+                path,
+                key="folder.unread_table",
             )
         else:
             log.info("%s: passed over, it is neither a product nor footprints", path)
-    return products, footprints or [path for path in sorted(folder.iterdir()) if _is_folder_of_footprints(path)]
+    return products, footprints or [
+        path for path in sorted(folder.iterdir()) if _is_folder_of_footprints(path)
+    ]
 
 
 def _is_folder_of_footprints(folder: Path) -> bool:
     if folder.name.startswith(".") or not is_folder_of_footprints(folder):
         return False
-    if any(file.suffix.lower() in POINTS and not _is_packed_footprints(file) for file in folder.iterdir()):
+    if any(
+        file.suffix.lower() in POINTS and not _is_packed_footprints(file)
+        for file in folder.iterdir()
+    ):
         return False
     parts = (file for file in sorted(folder.rglob("*")) if file.suffix.lower() in PARQUET_SUFFIXES)
     part = next((file for file in parts if file.name[0] not in HIDDEN), None)
@@ -175,10 +216,13 @@ def _is_packed_footprints(path: Path) -> bool:
 
 
 def _holds_outlines(file: OpenedFile) -> bool:
-    """Return whether a csv, packed or not, holds footprints: lines of JSON, as Microsoft's, or outlines as text."""
+    """Return whether a csv, packed or not, holds footprints: lines of JSON, as Microsoft's,
+    or outlines as text."""
     name = file.path.name.lower()
     tables = (
-        [member for member in zip_members(file) if member.lower().endswith(".csv")] if name.endswith(".zip") else []
+        [member for member in zip_members(file) if member.lower().endswith(".csv")]
+        if name.endswith(".zip")
+        else []
     )
     if not name.endswith((".csv", ".csv.gz")) and len(tables) != 1:
         return False
@@ -188,14 +232,18 @@ def _holds_outlines(file: OpenedFile) -> bool:
 
 
 def _is_zipped_vector(file: OpenedFile) -> bool:
-    return any(Path(name).suffix.lower() in (*VECTOR_SUFFIXES, GDBTABLE) for name in zip_members(file))
+    return any(
+        Path(name).suffix.lower() in (*VECTOR_SUFFIXES, GDBTABLE) for name in zip_members(file)
+    )
 
 
 ANSWERS = b"severity_permille"
 """A column of predictions and of labels, and of no point product."""
 
 
-def point_files(paths: Sequence[Path], option: str = "--points", footprints: bool = False) -> list[OpenedFile]:
+def point_files(
+    paths: Sequence[Path], option: str = "--points", footprints: bool = False
+) -> list[OpenedFile]:
     """List the files to read, each once, in the given order; those of a folder or pattern by name.
 
     Args:
@@ -204,7 +252,8 @@ def point_files(paths: Sequence[Path], option: str = "--points", footprints: boo
         footprints: keep a folder that is read as one file of footprints.
 
     Raises:
-        InputError: a folder holds no point product, a pattern fits no file, or a folder cannot be read.
+        InputError: a folder holds no point product, a pattern fits no file, or a folder
+            cannot be read.
     """
     opened: dict[Path, OpenedFile] = {}
     for path in paths:
@@ -217,7 +266,8 @@ def point_files(paths: Sequence[Path], option: str = "--points", footprints: boo
             files = [OpenedFile(file) for file in sorted(fitting) if file.is_file()]
             if not files:
                 raise InputError(
-                    f"{option} {path}: no file fits this pattern. Correct it, or give the files or their folder.",
+                    f"{option} {path}: no file fits this pattern. Correct it, or give the files "
+                    "or their folder.",
                     key="pattern.no_file",
                 )
         else:
@@ -234,18 +284,26 @@ def _find_products(folder: Path, option: str) -> list[OpenedFile]:
     for path in [*footprints, *answers]:
         log.info("%s: passed over, it holds no points", path)
     if not products:
-        listed = ", ".join(sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))[:10])
+        listed = ", ".join(
+            sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))[:10]
+        )
         raise InputError(
             f"{option} {folder}: no point product in this folder ({listed or 'nothing'} found). "
             "Give the folder of the files, or the files.",
             key="folder.no_product",
         )
-    log.info("%s: %d point products: %s", folder, len(products), ", ".join(file.path.name for file in products))
+    log.info(
+        "%s: %d point products: %s",
+        folder,
+        len(products),
+        ", ".join(file.path.name for file in products),
+    )
     return products
 
 
 def _is_answer(file: OpenedFile) -> bool:
-    """Return whether a table holds predictions or labels, as an earlier `--output` leaves beside the points."""
+    """Return whether a table holds predictions or labels, as an earlier `--output` leaves
+    beside the points."""
     if file.path.suffix.lower() != ".csv":
         return False
     product = find_csv(file)

@@ -1,4 +1,5 @@
-"""Read a user's own points and footprints into memory, as a city of one tile, for all commands on files."""
+"""Read a user's own points and footprints into memory, as a city of one tile, for all
+commands on files."""
 
 from __future__ import annotations
 
@@ -91,16 +92,27 @@ def read_city_files(
     """
     ingest = reading.ingest
     tracks = read_tracks(
-        points, ingest, reading.format_, window=reading.window, least_epochs=TREND_EPOCHS, folder=folder
+        points,
+        ingest,
+        reading.format_,
+        window=reading.window,
+        least_epochs=TREND_EPOCHS,
+        folder=folder,
     )
     names = ", ".join(map(str, points))
     if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
         raise InputError(
-            f"{names}: no displacement in any point. Export the series with their values.", key="points.no_values"
+            f"{names}: no displacement in any point. Export the series with their values.",
+            key="points.no_values",
         )
     area = _area(tracks)
     footprints = read_buildings(
-        buildings, tracks[0].crs, id_column=reading.id_column, layer=reading.layer, stated=ingest.footprints, area=area
+        buildings,
+        tracks[0].crs,
+        id_column=reading.id_column,
+        layer=reading.layer,
+        stated=ingest.footprints,
+        area=area,
     )
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
     if Say.OFFSET in say:
@@ -136,8 +148,8 @@ def read_tracks(
         folder: see `all_points`.
 
     Raises:
-        InputError: none is given, one is given twice (under another name too), has too few epochs in the window, or
-            the CRSs differ.
+        InputError: none is given, one is given twice (under another name too), has too few
+            epochs in the window, or the CRSs differ.
     """
     if not files:
         raise InputError("--points: no file given.", key="points.no_file")
@@ -146,13 +158,17 @@ def read_tracks(
     resolved = [path.resolve() for path in points]
     for path in points:
         if resolved.count(path.resolve()) > 1:
-            raise InputError(f"{path}: given twice. Each file counts once.", key="points.given_twice")
+            raise InputError(
+                f"{path}: given twice. Each file counts once.", key="points.given_twice"
+            )
     check_asked(ingest.crs)
     warn_of_shared_names(points, ingest.products)
     _log_unfit_patterns(ingest.products, points)
     tracks: list[Track] = []
     for path, file in zip(points, opened, strict=True):
-        track = read_points(file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs, folder)
+        track = read_points(
+            file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs, folder
+        )
         file.close()
         usable = _drop_empty_epochs(path, _drop_poor_points(path, track, ingest))
         if _is_empty(usable):
@@ -166,7 +182,8 @@ def read_tracks(
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(
-                f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of one CRS.",
+                f"{path}: CRS {track.crs} found, {tracks[0].crs} in {points[0]}; give points of "
+                "one CRS.",
                 key="points.several_crss",
             )
     tracks = _add_folder_names(points, tracks)
@@ -180,7 +197,9 @@ def _add_folder_names(points: Sequence[Path], tracks: list[Track]) -> list[Track
     """Add the folder to the names of tracks from files with the same name: `asc/ts`, `desc/ts`."""
     shared = {track.name for track in tracks if sum(track.name == t.name for t in tracks) > 1}
     return [
-        replace(track, name=f"{path.absolute().parent.name}/{track.name}") if track.name in shared else track
+        replace(track, name=f"{path.absolute().parent.name}/{track.name}")
+        if track.name in shared
+        else track
         for path, track in zip(points, tracks, strict=True)
     ]
 
@@ -193,7 +212,10 @@ def _log_unfit_patterns(patterns: Iterable[str], points: Sequence[Path]) -> None
 
 
 def _drop_empty_epochs(path: Path, track: Track) -> Track:
-    values_T = sum((np.isfinite(piece).sum(axis=0) for piece in track.series()), np.zeros(len(track.epochs), np.intp))
+    values_T = sum(
+        (np.isfinite(piece).sum(axis=0) for piece in track.series()),
+        np.zeros(len(track.epochs), np.intp),
+    )
     is_observed = observed(str(path), track.epochs, values_T)
     return track if is_observed.all() else track.at_epochs(is_observed)
 
@@ -209,7 +231,12 @@ def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:
             key="points.none_left",
         )
     if left_out:
-        log.info("%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm", path, left_out, len(track))
+        log.info(
+            "%s: %d of %d points left out by ingest.min_coherence and max_rmse_mm",
+            path,
+            left_out,
+            len(track),
+        )
     return usable
 
 
@@ -218,15 +245,20 @@ def _is_empty(track: Track) -> bool:
 
 
 def say_one_side(tracks: Sequence[Track]) -> None:
-    """Log if all points are seen from one side: sideways movement then looks like sinking or rising."""
+    """Log if all points are seen from one side: sideways movement then looks like sinking
+    or rising."""
     sides = {int(np.sign(np.median(track.los[:, 0]))) for track in tracks if len(track.los)}
     if len(sides) == 1 and 0 not in sides:
-        log.info("All points are seen from one side: sideways movement looks like sinking or rising.")
+        log.info(
+            "All points are seen from one side: sideways movement looks like sinking or rising."
+        )
 
 
 def warn_of_short(tracks: Sequence[Track]) -> None:
     """Warn if the observation is shorter than a year: thermal motion then looks like movement."""
-    days = max(int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks)
+    days = max(
+        int((track.epochs[-1] - track.epochs[0]) / np.timedelta64(1, "D")) for track in tracks
+    )
     if days < SHORT_DAYS:
         warn(
             "The points were observed for %d days. In less than a year, movement and thermal "

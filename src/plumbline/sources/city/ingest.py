@@ -55,14 +55,22 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     """Run the checks that need all points together, and put the city's files in their places."""
     folder, city, params = planned.folder, planned.files, planned.params
     about = read_json(folder / ABOUT)
-    polygons = shapely.from_wkb(pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
+    polygons = shapely.from_wkb(
+        pq.read_table(folder / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False)
+    )
     buildings = geopandas.GeoDataFrame(geometry=polygons, crs=about["crs"])
     buildings.attrs["source_crs"] = about["footprints_crs"]
-    parts = {path: [part for part in plan.parts if part.file.path == path] for path in city.products}
-    reports = {path: [read_json(part.folder / PART) for part in parts[path]] for path in city.products}
+    parts = {
+        path: [part for part in plan.parts if part.file.path == path] for path in city.products
+    }
+    reports = {
+        path: [read_json(part.folder / PART) for part in parts[path]] for path in city.products
+    }
     samples = [_sample_of(path, parts[path], reports[path]) for path in city.products]
     names = [str(path) for path in city.products]
-    repeated = sorted(name for name, count in Counter(sample.name for sample in samples).items() if count > 1)
+    repeated = sorted(
+        name for name, count in Counter(sample.name for sample in samples).items() if count > 1
+    )
     if repeated:
         raise InputError(
             f"{city.folder}: two products are named {repeated[0]}. Give each a name of its own.",
@@ -73,7 +81,12 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     simulated = is_simulated(city.folder)
     # Simulated labels name quadrants by the grid, wherever it is.
     check_overlap(
-        samples, buildings, ", ".join(names), str(city.footprints), asked_crs=params.crs, warn_of_north=not simulated
+        samples,
+        buildings,
+        ", ".join(names),
+        str(city.footprints),
+        asked_crs=params.crs,
+        warn_of_north=not simulated,
     )
     borrowed = city.name if simulated else None
     warn_of_offset(samples, buildings, ", ".join(names), params.products, borrowed)
@@ -90,7 +103,9 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
                 _link(part.folder / kind, out / kind)
     for kind in ("buildings", "labels", NEIGHBOURS):
         _link(folder / kind, out / kind)
-    tiles = sorted({tile for tile, _ in points} | {path.stem for path in (out / "buildings").iterdir()})
+    tiles = sorted(
+        {tile for tile, _ in points} | {path.stem for path in (out / "buildings").iterdir()}
+    )
     write_json(
         out / CITY,
         {
@@ -99,11 +114,19 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
             "footprints": city.footprints.name,
             "labels": city.labels.name if city.labels else None,
             "tracks": tracks,
-            "tiles": {tile: {kind: points[tile, kind] for kind in (POINTS, HALO)} for tile in tiles},
+            "tiles": {
+                tile: {kind: points[tile, kind] for kind in (POINTS, HALO)} for tile in tiles
+            },
         },
     )
     count = sum(track["points"] for track in tracks)
-    log.info("%s: %d points, %d buildings, %d labelled", city.name, count, about["buildings"], about["labelled"])
+    log.info(
+        "%s: %d points, %d buildings, %d labelled",
+        city.name,
+        count,
+        about["buildings"],
+        about["labelled"],
+    )
 
 
 def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, Any]]) -> Track:
@@ -128,7 +151,9 @@ def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, An
 def _count_dropped(reports: Sequence[dict[str, Any]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for report in reports:
-        total.update(report["dropped"])  # a sum of Counters would lose the rules that dropped nothing
+        total.update(
+            report["dropped"]
+        )  # a sum of Counters would lose the rules that dropped nothing
     return total
 
 
@@ -159,7 +184,8 @@ def _describe_track(path: Path, sample: Track, reports: Sequence[dict[str, Any]]
 
 
 def _link(source: Path, target: Path) -> None:
-    """Link all files of a folder below another, or copy them if the file system lacks hard links."""
+    """Link all files of a folder below another, or copy them if the file system lacks hard
+    links."""
     for path in sorted(source.rglob("*.parquet")):
         place = target / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -174,29 +200,34 @@ WORTHWHILE_BYTES = 2**30
 
 
 def ingest(cities: Sequence[Path], params: Ingest, out: Path, workers: int | None = None) -> None:
-    """Read city folders into `out/CITY/{points,halo,buildings,labels}/TILE…` and `out/CITY/city.json`.
+    """Read city folders into `out/CITY/{points,halo,buildings,labels}/TILE…` and
+    `out/CITY/city.json`.
 
-    A city folder holds point products, one file of footprints and `labels.csv`; or profile rows alone, which become
-    `out/CITY/profiles.parquet`. Products are read part by part, in
-    several processes, in bounded memory; parts that an interrupted run has finished are not read again. `out` appears
-    only when every city has been read.
+    A city folder holds point products, one file of footprints and `labels.csv`; or profile
+    rows alone, which become `out/CITY/profiles.parquet`. Products are read part by part, in
+    several processes, in bounded memory; parts that an interrupted run has finished are not
+    read again. `out` appears only when every city has been read.
 
     Args:
         cities: their folders.
         params: section `ingest`.
         out: folder to write.
-        workers: processes, or where there is little to read, threads; None: one a core. The result does not depend on
-            it.
+        workers: processes, or where there is little to read, threads; None: one a core. The
+            result does not depend on it.
 
     Raises:
-        InputError: there is no city, a folder lacks a file, a file is refused by its reader, points and footprints
-            do not overlap, or a label is of a building that is not there.
+        InputError: there is no city, a folder lacks a file, a file is refused by its
+            reader, points and footprints do not overlap, or a label is of a building that
+            is not there.
     """
     with alone(STAGE):
         plan = cut_parts(cities, params)
         run_jobs(read_profile_city, plan.profiles, 1, "profile rows")
         workers = workers or cores()
-        if sum(_unpacked_bytes(path) for city in plan.cities for path in city.files.products) < WORTHWHILE_BYTES:
+        if (
+            sum(_unpacked_bytes(path) for city in plan.cities for path in city.files.products)
+            < WORTHWHILE_BYTES
+        ):
             _run_in_threads(read_city, plan.cities, workers)
             _run_in_threads(read_part, plan.parts, workers)
             workers = 1
@@ -222,7 +253,8 @@ def _unpacked_bytes(path: Path) -> int:
 
 
 def _run_in_threads(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], threads: int) -> None:
-    """Call `work` on every job that has no folder yet; the first failure of them, in their order, ends the others."""
+    """Call `work` on every job that has no folder yet; the first failure of them, in their
+    order, ends the others."""
     unfinished = undone(jobs, STAGE)
     with ThreadPoolExecutor(threads) as pool:
         for _ in track(pool.map(work, unfinished), len(unfinished), STAGE, finished=True):
@@ -232,8 +264,8 @@ def _run_in_threads(work: Callable[[AnyJob], None], jobs: Sequence[AnyJob], thre
 def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
     """Read parts again if points have bad identifiers in their product.
 
-    A point that repeats identifier and place of one before it is left out; where points of several places share an
-    identifier, all of the product are numbered.
+    A point that repeats identifier and place of one before it is left out; where points of
+    several places share an identifier, all of the product are numbered.
     """
     repeated_parts = []
     for path in {part.file.path: None for part in plan.parts}:
@@ -241,10 +273,13 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
         identities = [np.load(part.folder / IDENTITY, mmap_mode="r") for part in parts]
         ends = np.cumsum([len(rows) for rows in identities])
         is_repeated = repeats(np.concatenate([rows[:, 1] for rows in identities]))
-        is_shared = bool(repeats(np.concatenate([rows[:, 0] for rows in identities])[~is_repeated]).any())
+        is_shared = bool(
+            repeats(np.concatenate([rows[:, 0] for rows in identities])[~is_repeated]).any()
+        )
         if is_repeated.any():
             warn(
-                "%s: %d points repeat the identifier and the place of an earlier one and are left out.",
+                "%s: %d points repeat the identifier and the place of an earlier one and are "
+                "left out.",
                 path,
                 int(is_repeated.sum()),
                 key="points.repeated",
@@ -254,12 +289,18 @@ def read_without_repeated(plan: IngestPlan, workers: int | None = None) -> None:
         for part, rows, end in zip(parts, np.split(is_repeated, ends[:-1]), ends, strict=True):
             report = read_json(part.folder / PART)
             # The part records whether it was read again, the notes do not: a kill may come between.
-            if rows.sum() == report["dropped"].get("duplicate_id", 0) and is_shared == report["numbered"]:
+            if (
+                rows.sum() == report["dropped"].get("duplicate_id", 0)
+                and is_shared == report["numbered"]
+            ):
                 continue
             with atomic_file(part.folder.with_name(f"{part.folder.name}-{REPEATED}")) as note:
                 np.save(note, np.flatnonzero(rows))
             if is_shared:
-                write_json(part.folder.with_name(f"{part.folder.name}-{NUMBERED}"), {"first": int(end) - len(rows) + 1})
+                write_json(
+                    part.folder.with_name(f"{part.folder.name}-{NUMBERED}"),
+                    {"first": int(end) - len(rows) + 1},
+                )
             remove(part.folder)
             repeated_parts.append(part)
     run_jobs(read_part, repeated_parts, workers, STAGE)

@@ -55,15 +55,23 @@ class Ingested:
         return [_empty_track(about, self.about["crs"]) for about in self.about["tracks"]]
 
     def tracks(self, tile: str | None = None) -> list[Track]:
-        """Read the points of a tile and its halo, or of the whole city: all tracks, also those without points there.
+        """Read the points of a tile and its halo, or of the whole city: all tracks, also
+        those without points there.
 
         Raises:
             InputError: a file is missing or damaged.
         """
         if tile is None:
-            files = sorted((self.folder / POINTS).glob("*/*.parquet"), key=lambda path: (path.stem, path.parent.name))
+            files = sorted(
+                (self.folder / POINTS).glob("*/*.parquet"),
+                key=lambda path: (path.stem, path.parent.name),
+            )
         else:
-            files = [path for kind in (POINTS, HALO) for path in sorted((self.folder / kind / tile).glob("*.parquet"))]
+            files = [
+                path
+                for kind in (POINTS, HALO)
+                for path in sorted((self.folder / kind / tile).glob("*.parquet"))
+            ]
         parts: dict[str, list[Track]] = {}
         for path in files:
             for track in read_points_table(path):
@@ -92,7 +100,9 @@ class Ingested:
         table = pq.read_table(self.folder / NEIGHBOURS / f"{tile}.parquet")
         row, wkb = table["row"].to_numpy(), table["wkb"].to_numpy(zero_copy_only=False)
         is_neighbour = np.array([shape is not None for shape in wkb], bool)
-        return Neighbours(row[~is_neighbour], row[is_neighbour], shapely.from_wkb(wkb[is_neighbour]))
+        return Neighbours(
+            row[~is_neighbour], row[is_neighbour], shapely.from_wkb(wkb[is_neighbour])
+        )
 
     def labels(self, tile: str | None = None) -> pd.DataFrame:
         """Read the labels of a tile's buildings, or of the city's."""
@@ -102,7 +112,8 @@ class Ingested:
 
 
 def open_ingested(folder: Path) -> list[Ingested]:
-    """Open the cities of points in the folder of the stage `ingest`; for profile rows, see `open_profiles`.
+    """Open the cities of points in the folder of the stage `ingest`; for profile rows, see
+    `open_profiles`.
 
     Raises:
         InputError: there is no city of either kind.
@@ -117,14 +128,18 @@ def open_profiles(folder: Path) -> list[IngestedProfiles]:
         InputError: there is no city of either kind.
     """
     return [
-        IngestedProfiles(city.folder, city.about) for city in _open_cities(folder) if city.about.get("kind") == KIND
+        IngestedProfiles(city.folder, city.about)
+        for city in _open_cities(folder)
+        if city.about.get("kind") == KIND
     ]
 
 
 def _open_cities(folder: Path) -> list[Ingested]:
     cities = sorted(path.parent for path in folder.glob(f"*/{CITY}"))
     if not cities:
-        raise InputError(f"{folder}: no city found. Run `plumbline ingest` first.", key="cities.none")
+        raise InputError(
+            f"{folder}: no city found. Run `plumbline ingest` first.", key="cities.none"
+        )
     return [Ingested(city, read_json(city / CITY)) for city in cities]
 
 

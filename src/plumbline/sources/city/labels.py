@@ -42,26 +42,30 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
 
     Args:
         path: the file.
-        few: it holds all that something is learned from: a unit in doubt is an error, not a warning.
+        few: it holds all that something is learned from: a unit in doubt is an error, not a
+            warning.
 
     Returns:
-        One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or empty text below category 1,
-        where the quadrant is undefined (one in the file is not passed on). `accepted` are all quadrants that are
-        right answers, as `NE|NW`; without the column, or where its cell is empty, the quadrant alone. Of mechanism and
-        difficulty the int8 code: its place in `MECHANISMS` and `DIFFICULTIES`, or `UNKNOWN` for an empty cell or
-        without the column.
+        One row a building in the file's order: text, permille, one of NE, NW, SW, SE, or
+        empty text below category 1, where the quadrant is undefined (one in the file is not
+        passed on). `accepted` are all quadrants that are right answers, as `NE|NW`; without
+        the column, or where its cell is empty, the quadrant alone. Of mechanism and
+        difficulty the int8 code: its place in `MECHANISMS` and `DIFFICULTIES`, or `UNKNOWN`
+        for an empty cell or without the column.
 
     Raises:
-        InputError: a column is missing, an id is empty or repeats, a severity is no number from 0, a quadrant is
-            missing, unknown or not among the accepted ones, or a mechanism or difficulty unknown; the message names
-            the line. With `few`, also severities that are hardly in permille.
+        InputError: a column is missing, an id is empty or repeats, a severity is no number
+            from 0, a quadrant is missing, unknown or not among the accepted ones, or a
+            mechanism or difficulty unknown; the message names the line. With `few`, also
+            severities that are hardly in permille.
     """
     product, line = dialect(find_csv(path))
     header = read_header(product, line)
     missing = [name for name in COLUMNS if name not in header]
     if missing:
         raise InputError(
-            f"{product}, line 1: missing: {', '.join(missing)}; the header has {', '.join(header)[:300]}.",
+            f"{product}, line 1: missing: {', '.join(missing)}; the header has "
+            f"{', '.join(header)[:300]}.",
             key="labels.missing_column",
         )
     columns = COLUMNS | {name: pa.string() for name in OPTIONAL if name in header}
@@ -82,7 +86,8 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
     severity = np.asarray(table["severity_permille"].to_numpy(), float)
     quadrant = _text_column(table, "quadrant", strip=True)
     accepted, mechanism_text, difficulty_text = (
-        _text_column(table, name, strip=True) if name in header else np.full(len(ids), "", object) for name in OPTIONAL
+        _text_column(table, name, strip=True) if name in header else np.full(len(ids), "", object)
+        for name in OPTIONAL
     )
     mechanism, difficulty = (
         pd.Categorical(text, categories=names).codes.astype(np.int8)
@@ -111,15 +116,18 @@ def read_labels(path: Path, few: bool = False) -> pd.DataFrame:
             "quadrant",
             quadrant,
             ~np.isin(quadrant, (*QUADRANTS, "")) | (damaged & (quadrant == "")),
-            f"one of {', '.join(QUADRANTS)} is needed; the cell may be empty where the severity is below "
+            f"one of {', '.join(QUADRANTS)} is needed; the cell may be empty where the severity "
+            "is below "
             f"{CATEGORY_BOUNDS_PERMILLE[0]:g} permille",
         ),
         (
             "labels.wrong_accepted_quadrants",
             ACCEPTED,
             accepted,
-            damaged & ~np.array([_includes(*pair) for pair in zip(accepted, quadrant, strict=True)], bool),
-            f"quadrants with {BETWEEN_QUADRANTS!r} between them are needed, the one of the column quadrant among them",
+            damaged
+            & ~np.array([_includes(*pair) for pair in zip(accepted, quadrant, strict=True)], bool),
+            f"quadrants with {BETWEEN_QUADRANTS!r} between them are needed, the one of the "
+            "column quadrant among them",
         ),
         (
             "labels.unknown_mechanism",
@@ -169,11 +177,14 @@ def _format_cell(value: object) -> object:
     return "no value" if isinstance(value, float) and np.isnan(value) else value
 
 
-def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool) -> None:
+def _check_units(
+    product: CsvFile, severity: NDArray[np.float64], quadrant: NDArray[np.object_], few: bool
+) -> None:
     large = severity > USUAL_PERMILLE
     if large.any():
         warn(
-            "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are they in permille?",
+            "%s: %d severities above %g permille (the largest %g): category 4 begins at %g. Are "
+            "they in permille?",
             product,
             large.sum(),
             USUAL_PERMILLE,
@@ -186,21 +197,29 @@ def _check_units(product: CsvFile, severity: NDArray[np.float64], quadrant: NDAr
     has_quadrant, is_small = quadrant != "", (quadrant != "") & (severity < visible_permille)
     if is_small.sum() > MOSTLY * has_quadrant.sum():
         message = (
-            f"{product}: of {has_quadrant.sum()} buildings with a quadrant {is_small.sum()} have severities below "
+            f"{product}: of {has_quadrant.sum()} buildings with a quadrant {is_small.sum()} have "
+            "severities below "
             f"{visible_permille:g} "
-            f"permille, where category 1 begins (the largest of all is {severity.max():g}). Are they in permille, and "
+            f"permille, where category 1 begins (the largest of all is {severity.max():g}). Are "
+            "they in permille, and "
             "not in m/m or percent? "
         )
         if few and severity.max() < visible_permille:
             raise InputError(
-                f"{message}If they are, leave the quadrants of undamaged buildings empty.", key="labels.small_severity"
+                f"{message}If they are, leave the quadrants of undamaged buildings empty.",
+                key="labels.small_severity",
             )
         warn("%sThose quadrants are not used.", message, key="labels.small_severity")
 
 
 def no_labels() -> pd.DataFrame:
     """Return an empty table of labels; columns and types as of `read_labels`."""
-    columns = {"building_id": object, "severity_permille": float, "quadrant": object, ACCEPTED: object}
+    columns = {
+        "building_id": object,
+        "severity_permille": float,
+        "quadrant": object,
+        ACCEPTED: object,
+    }
     return pd.DataFrame(columns=[*columns, MECHANISM, DIFFICULTY]).astype(
         {**columns, MECHANISM: np.int8, DIFFICULTY: np.int8}
     )
@@ -217,12 +236,15 @@ _WHOLE = re.compile(r"([+-]?\d+)\.0+")
 
 
 def match_footprints(
-    labels: pd.DataFrame, footprints: geopandas.GeoDataFrame, labels_file: Path, footprints_file: Path
+    labels: pd.DataFrame,
+    footprints: geopandas.GeoDataFrame,
+    labels_file: Path,
+    footprints_file: Path,
 ) -> pd.DataFrame:
     """Match labels to footprints: return the labels with the identifiers of the footprints.
 
-    Blanks around an identifier, and 12.0 for 12, are corrected if only then a building has that identifier.
-    Spreadsheets and tables with an empty cell write both.
+    Blanks around an identifier, and 12.0 for 12, are corrected if only then a building has
+    that identifier. Spreadsheets and tables with an empty cell write both.
 
     Args:
         labels: see `read_labels`.
@@ -233,7 +255,10 @@ def match_footprints(
         InputError: a label is of a building that is not there, or two are of one.
     """
     building_ids = {*footprints["building_id"], *footprints.attrs.get("left_out", ())}
-    ids = [name if name in building_ids else _match_id(name, building_ids) for name in labels["building_id"]]
+    ids = [
+        name if name in building_ids else _match_id(name, building_ids)
+        for name in labels["building_id"]
+    ]
     unknown = sorted(name for name in ids if name not in building_ids)
     if unknown:
         raise InputError(
@@ -258,7 +283,9 @@ def match_footprints(
 def _match_id(name: str, building_ids: set[str]) -> str:
     bare = name.strip()
     whole = _WHOLE.fullmatch(bare)
-    return next((text for text in (bare, whole[1] if whole else bare) if text in building_ids), name)
+    return next(
+        (text for text in (bare, whole[1] if whole else bare) if text in building_ids), name
+    )
 
 
 def _format_ids(names: list[str]) -> str:

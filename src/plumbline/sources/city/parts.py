@@ -36,10 +36,17 @@ from plumbline.sources.points.missing import Sizes, sizes_of
 from plumbline.sources.points.points_table import read_points_table, write_blocks, write_points
 from plumbline.sources.points.read import open_product, parts_of
 from plumbline.sources.points.source import ProductFile
-from plumbline.sources.points.track import Track, concatenate_tracks, identity, numbered, place_identity
+from plumbline.sources.points.track import (
+    Track,
+    concatenate_tracks,
+    identity,
+    numbered,
+    place_identity,
+)
 
 SPILL_BYTES = 2**27
-"""Series kept in memory before they are written: a part of a csv has about as much, a large zip is written in turns."""
+"""Series kept in memory before they are written: a part of a csv has about as much, a large
+zip is written in turns."""
 SIZED = 500
 """Number of points of each block of which the displacements are checked for their unit."""
 POINTS, HALO = "points", "halo"
@@ -128,15 +135,19 @@ def read_part(part: Part) -> None:
 def drop_poor(points: Track, params: Ingest) -> Track:
     """Drop the points that the quality filter refuses, and count them by rule; counts may be 0."""
     if points.coherence is not None:
-        # Compared as the product's float32: 0.7 in params must keep a point of 0.7. One of unknown coherence stays.
-        points = points.keep(~(points.coherence < np.float32(params.min_coherence)), "min_coherence")
+        # Compared as the product's float32: 0.7 in params must keep a point of 0.7. One of
+        # unknown coherence stays.
+        points = points.keep(
+            ~(points.coherence < np.float32(params.min_coherence)), "min_coherence"
+        )
     if points.rmse is not None and params.max_rmse_mm is not None:
         points = points.keep(~(points.rmse > np.float32(params.max_rmse_mm)), "max_rmse_mm")
     return points
 
 
 def load_sample(folder: Path, epochs: NDArray[np.datetime64]) -> Track | None:
-    """Load a part's sample for comparing products: some points, the outermost, and one near a footprint.
+    """Load a part's sample for comparing products: some points, the outermost, and one near
+    a footprint.
 
     Without series. None where the part has no points.
     """
@@ -153,9 +164,14 @@ def without_series(track: Track) -> Track:
 
 
 def _sample_rows(block: Track, one_in: int) -> NDArray[np.intp]:
-    """Sample the points of some squares, the same for every product and release, and the block's outermost points."""
-    east, north = (np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing))
-    chosen = np.flatnonzero((east * 73_856_093 ^ north * 19_349_663) % one_in == 0)  # Teschner et al. 2003
+    """Sample the points of some squares, the same for every product and release, and the
+    block's outermost points."""
+    east, north = (
+        np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing)
+    )
+    chosen = np.flatnonzero(
+        (east * 73_856_093 ^ north * 19_349_663) % one_in == 0
+    )  # Teschner et al. 2003
     ends = [f(x) for x in (block.easting, block.northing) if len(x) for f in (np.argmin, np.argmax)]
     return np.union1d(chosen, ends).astype(np.intp)
 
@@ -167,7 +183,9 @@ def _rows_near_footprints(block: Track, city: Path) -> NDArray[np.intp]:
 
 @lru_cache(maxsize=1)
 def _load_footprints(city: Path) -> tuple[shapely.STRtree, NDArray[np.float64]]:
-    polygons = shapely.from_wkb(pq.read_table(city / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False))
+    polygons = shapely.from_wkb(
+        pq.read_table(city / FOOTPRINTS)["wkb"].to_numpy(zero_copy_only=False)
+    )
     return shapely.STRtree(polygons), shapely.total_bounds(polygons)
 
 
@@ -211,12 +229,16 @@ class _TileWriter:
                 jobs.setdefault((POINTS, int(point_cell[rows[0]])), []).append((block, rows))
             for cell, rows in tiles.halo(block.easting, block.northing, point_cell):
                 jobs.setdefault((HALO, cell), []).append((block, rows))
-        with ThreadPoolExecutor(2) as pool:  # encoding takes longer than parsing did, and lets other threads run
+        with ThreadPoolExecutor(
+            2
+        ) as pool:  # encoding takes longer than parsing did, and lets other threads run
             list(pool.map(lambda job: self._write_tile(job[0], job[1], jobs[job]), jobs))
         self.waiting, self.bytes = [], 0
         self.turn += 1
 
-    def _write_tile(self, kind: str, cell: int, pieces: Sequence[tuple[Track, NDArray[np.intp]]]) -> None:
+    def _write_tile(
+        self, kind: str, cell: int, pieces: Sequence[tuple[Track, NDArray[np.intp]]]
+    ) -> None:
         tile = tile_name(cell)
         name = "-".join(f"{number:04d}" for number in (*self.part.number, self.turn))
         tracks = [block.take(rows) for block, rows in pieces]
@@ -261,22 +283,35 @@ def cut_parts(cities: Sequence[Path], params: Ingest) -> IngestPlan:
             "a folder each, into data/raw (data/raw/README.md).",
             key="cities.no_folder",
         )
-    rows = {folder: files for folder in cities if (files := find_profiles(folder, _params_of_city(folder, params)))}
-    return cut_found([find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params)
+    rows = {
+        folder: files
+        for folder in cities
+        if (files := find_profiles(folder, _params_of_city(folder, params)))
+    }
+    return cut_found(
+        [find_files(folder) for folder in cities if folder not in rows], list(rows.values()), params
+    )
 
 
-def cut_found(point_cities: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: Ingest) -> IngestPlan:
+def cut_found(
+    point_cities: Sequence[CityFiles], rows: Sequence[ProfileFiles], params: Ingest
+) -> IngestPlan:
     """Plan the parts of cities with known files: points and profile rows."""
     cities: list[CityFiles | ProfileFiles] = [*point_cities, *rows]
     names = [city.name for city in cities]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise InputError(f"ingest: two city folders are named {twice[0]}. Rename one.", key="cities.repeated_name")
+        raise InputError(
+            f"ingest: two city folders are named {twice[0]}. Rename one.",
+            key="cities.repeated_name",
+        )
     code = [Path(__file__).parents[1]]
     city_params = {city.name: _params_of_city(city.folder, params) for city in cities}
     # One folder a city: a mended file of one does not have the others read again.
     work = {
-        name: work_folder(STAGE, city.paths(city_params[name]), city_params[name].model_dump(mode="json"), code)
+        name: work_folder(
+            STAGE, city.paths(city_params[name]), city_params[name].model_dump(mode="json"), code
+        )
         for name, city in zip(city_params, cities, strict=True)
     }
     plans, parts = [], []
@@ -289,15 +324,33 @@ def cut_found(point_cities: Sequence[CityFiles], rows: Sequence[ProfileFiles], p
         for product, file in enumerate(products):
             for number, span in enumerate(parts_of(file)):
                 folder = work[city.name] / f"{product:04d}-{number:04d}"
-                parts.append(Part(folder, plans[-1].folder, file, crs, (product, number), span, sampled, settings))
-    return IngestPlan(work, plans, parts, [ProfileCity(work[city.name] / "city", city) for city in rows])
+                parts.append(
+                    Part(
+                        folder,
+                        plans[-1].folder,
+                        file,
+                        crs,
+                        (product, number),
+                        span,
+                        sampled,
+                        settings,
+                    )
+                )
+    return IngestPlan(
+        work, plans, parts, [ProfileCity(work[city.name] / "city", city) for city in rows]
+    )
 
 
 def _params_of_city(folder: Path, params: Ingest) -> Ingest:
-    """Return section `ingest` for a city folder: `products`, `footprints`, `crs` apply to the user's own files only.
+    """Return section `ingest` for a city folder: `products`, `footprints`, `crs` apply to
+    the user's own files only.
 
     Simulated files state everything. A pattern that fits them too, as `*` does, and the names of a
     borrowed city's files, which are those of their originals, would move points off the footprints
     that they were made for.
     """
-    return params.model_copy(update={"products": {}, "footprints": {}, "crs": None}) if is_simulated(folder) else params
+    return (
+        params.model_copy(update={"products": {}, "footprints": {}, "crs": None})
+        if is_simulated(folder)
+        else params
+    )

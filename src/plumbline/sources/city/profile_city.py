@@ -38,20 +38,26 @@ class ProfileCity:
 
 
 def read_profile_city(city: ProfileCity) -> None:
-    """Write the rows of all files of a city, in one unit and with labels in permille, as `profiles.parquet`.
+    """Write the rows of all files of a city, in one unit and with labels in permille, as
+    `profiles.parquet`.
 
-    `about.json` beside it has the content of the later `city.json`. A building is named after its file and line.
+    `about.json` beside it has the content of the later `city.json`. A building is named
+    after its file and line.
 
     Raises:
-        InputError: a file is refused by its reader, a severity is above a strain of 1, or a row has a code of locations
-            that params do not explain.
+        InputError: a file is refused by its reader, a severity is above a strain of 1, or a
+            row has a code of locations that params do not explain.
     """
     tables, products = [], []
     for path, about in city.files.files:
         rows = read_profiles(path, about.labelled, about.slope_unit, about.distance_unit)
-        severity = rows.severity * (TO_PERMILLE[about.severity_unit] if about.severity_unit else np.nan)
+        severity = rows.severity * (
+            TO_PERMILLE[about.severity_unit] if about.severity_unit else np.nan
+        )
         _check_labels(path, about, rows, severity)
-        named = {code: NO_QUADRANT if name == "none" else name for code, name in about.quadrants.items()}
+        named = {
+            code: NO_QUADRANT if name == "none" else name for code, name in about.quadrants.items()
+        }
         tables.append(
             pa.table(
                 {
@@ -69,7 +75,9 @@ def read_profile_city(city: ProfileCity) -> None:
         )
         products.append(_describe_product(path, about, rows))
     table = pa.concat_tables(tables)
-    named_groups = {name: number for number, name in enumerate(dict.fromkeys(table["group"].to_pylist()))}
+    named_groups = {
+        name: number for number, name in enumerate(dict.fromkeys(table["group"].to_pylist()))
+    }
     numbers = pa.array([named_groups[name] for name in table["group"].to_pylist()], pa.int64())
     table = table.set_column(table.schema.get_field_index("group"), "group", numbers)
     labelled = sum(product["labelled"] for product in products)
@@ -88,12 +96,18 @@ def read_profile_city(city: ProfileCity) -> None:
 
 
 def place_profiles(city: ProfileCity, about: Path) -> None:
-    """Put the output of `read_profile_city` into the folder of `about`, the file that describes the city."""
+    """Put the output of `read_profile_city` into the folder of `about`, the file that
+    describes the city."""
     content = read_json(city.folder / ABOUT)
     about.parent.mkdir(parents=True)
     shutil.copyfile(city.folder / PROFILES, about.parent / PROFILES)
     write_json(about, content)
-    log.info("%s: %d profile rows, %d labelled", city.files.name, content["buildings"], content["labelled"])
+    log.info(
+        "%s: %d profile rows, %d labelled",
+        city.files.name,
+        content["buildings"],
+        content["labelled"],
+    )
 
 
 def years(about: ProfileRows) -> float:
@@ -140,7 +154,11 @@ def _group_names(path: Path, about: ProfileRows, rows: Profiles) -> list[str]:
 
 
 def _describe_product(path: Path, about: ProfileRows, rows: Profiles) -> dict[str, Any]:
-    days = {} if about.first is None else {"first_epoch": str(about.first), "last_epoch": str(about.last)}
+    days = (
+        {}
+        if about.first is None
+        else {"first_epoch": str(about.first), "last_epoch": str(about.last)}
+    )
     same = np.diff(rows.distance) == 0
     same[rows.offsets[1:-1] - 1] = False  # from one building to the next
     return {
@@ -189,14 +207,20 @@ class IngestedProfiles:
         path = self.folder / PROFILES
         try:
             table = pq.read_table(path, filters=[("product", "=", product)])
-            distance, slope = (table[name].combine_chunks() for name in ("distance_m", "slope_mm_per_m"))
-            span, width, severity, group = (
-                table[name].to_numpy() for name in ("span_m", "width_m", "severity_permille", "group")
+            distance, slope = (
+                table[name].combine_chunks() for name in ("distance_m", "slope_mm_per_m")
             )
-            ids, quadrant = (table[name].to_numpy(zero_copy_only=False) for name in ("building_id", "quadrant"))
+            span, width, severity, group = (
+                table[name].to_numpy()
+                for name in ("span_m", "width_m", "severity_permille", "group")
+            )
+            ids, quadrant = (
+                table[name].to_numpy(zero_copy_only=False) for name in ("building_id", "quadrant")
+            )
         except (OSError, KeyError, pa.ArrowException) as error:
             raise InputError(
-                f"{path}: not readable ({error}). Run `plumbline ingest` again.", key="profiles.unreadable"
+                f"{path}: not readable ({error}). Run `plumbline ingest` again.",
+                key="profiles.unreadable",
             ) from None
         location = np.full(len(ids), -1, np.int64)
         for code, name in enumerate(QUADRANTS):

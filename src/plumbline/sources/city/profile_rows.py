@@ -1,7 +1,8 @@
 """Read the first generation's rows.
 
-A line is `d0,s0,d1,s1,…,span,width`, and where the building is labelled `,severity,location` at its end. There is no
-header. An even number of cells is all that either kind has, so the caller states which it is.
+A line is `d0,s0,d1,s1,…,span,width`, and where the building is labelled
+`,severity,location` at its end. There is no header. An even number of cells is all that
+either kind has, so the caller states which it is.
 """
 
 from __future__ import annotations
@@ -73,14 +74,19 @@ class Form:
 
 
 def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | LineProblem:
-    """Return the numbers of a line, in the file's units, or the problem with it; empty cells at its end are ignored.
+    """Return the numbers of a line, in the file's units, or the problem with it; empty
+    cells at its end are ignored.
 
     Args:
         line: of any length, with or without its line break.
         form: the form that the caller states.
         first: whether it begins the file, where there may be a byte order mark.
     """
-    cells = line.decode("utf-8-sig" if first else "utf-8", "backslashreplace").rstrip(" \t\r\n,").split(",")
+    cells = (
+        line.decode("utf-8-sig" if first else "utf-8", "backslashreplace")
+        .rstrip(" \t\r\n,")
+        .split(",")
+    )
     if len(cells) < form.tail + 2 or len(cells) % 2:
         return LineProblem(
             f"{len(cells)} cells found, an even number from {form.tail + 2} up is needed ({form})",
@@ -90,15 +96,25 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Li
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         return LineProblem(
-            f"{cells[bad[0]].strip()[:60]!r} found, a number is needed", "profiles.not_a_number", int(bad[0]) + 1
+            f"{cells[bad[0]].strip()[:60]!r} found, a number is needed",
+            "profiles.not_a_number",
+            int(bad[0]) + 1,
         )
     if (problem := _find_problem(values, form)) is not None:
         return problem
     padded = line.rstrip(b" \t\r\n").endswith(b",")
-    if form.labelled and padded and len(cells) >= 4 and _find_problem(values, replace(form, labelled=False)) is None:
-        doubt = "empty cells found at the end, and the last two numbers may be labels or span and width"
+    if (
+        form.labelled
+        and padded
+        and len(cells) >= 4
+        and _find_problem(values, replace(form, labelled=False)) is None
+    ):
+        doubt = (
+            "empty cells found at the end, and the last two numbers may be labels or span and width"
+        )
         return LineProblem(
-            f"{doubt}; remove the empty cells, and write rows without labels into a file of their own",
+            f"{doubt}; remove the empty cells, and write rows without labels into a file of "
+            "their own",
             "profiles.ambiguous_end",
         )
     return values
@@ -112,7 +128,8 @@ def _parse_cell(cell: str) -> float:
 
 
 def _find_problem(values: NDArray[np.float64], form: Form) -> LineProblem | None:
-    """Return the first problem that keeps an even number of finite values from being a row; None for a valid row."""
+    """Return the first problem that keeps an even number of finite values from being a row;
+    None for a valid row."""
     count, pairs = len(values), len(values) - form.tail
     distance, span = values[:pairs:2], values[pairs]
     cell = np.arange(count)
@@ -121,7 +138,10 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> LineProblem | None
     descends = np.zeros(count, bool)
     descends[2:pairs:2] = np.diff(distance) < 0
     is_wide = distance[-1] - distance[0] > span * (1 + SLACK)
-    max_length, max_slope = MAX_LENGTH_M / TO_M[form.distance_unit], MAX_SLOPE_MM_PER_M / TO_MM_PER_M[form.slope_unit]
+    max_length, max_slope = (
+        MAX_LENGTH_M / TO_M[form.distance_unit],
+        MAX_SLOPE_MM_PER_M / TO_MM_PER_M[form.slope_unit],
+    )
     is_severity, is_location = ((cell == count - at) & form.labelled for at in (2, 1))
     no_code = (values != np.floor(values)) | (values < 0) | (values > MAX_LOCATION)
     # fmt: off
@@ -134,8 +154,10 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> LineProblem | None
             f"at most {max_length:g} {form.distance_unit} are possible"),
         ("profiles.impossible_slope", is_slope & (np.abs(values) > max_slope),
             f"a slope of at most {max_slope:g} {form.slope_unit} is possible"),
-        ("profiles.negative_severity", is_severity & (values < 0), "a severity of 0 or more is needed"),
-        ("profiles.unknown_location", is_location & no_code, f"a location from 0 to {MAX_LOCATION} is needed"),
+        ("profiles.negative_severity", is_severity & (values < 0), "a severity of 0 or more is "
+                                                                   "needed"),
+        ("profiles.unknown_location", is_location & no_code, "a location from 0 to "
+                                                             f"{MAX_LOCATION} is needed"),
     ):
         # fmt: on
         if is_bad.any():
@@ -147,7 +169,8 @@ def _find_problem(values: NDArray[np.float64], form: Form) -> LineProblem | None
 MAX_LINE_BYTES = 2**20
 """Length of the longest line: some 50,000 scatterers."""
 TOO_LONG = LineProblem(
-    f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed", "profiles.long_line"
+    f"a line longer than {MAX_LINE_BYTES:,} bytes found; profile rows are needed",
+    "profiles.long_line",
 )
 CUT_OFF = LineProblem(
     "the last line has no line break, so the file may be cut off; get it whole, or end it with one",
@@ -199,9 +222,10 @@ def read_profiles(
         distance_unit: of distances, span and width in the file.
 
     Raises:
-        InputError: the file cannot be read, has no line, or its last line has no end, so that it may be cut; a line has
-            an odd number of cells or too few, a cell is no number, distances descend or exceed the span, a size is not
-            positive, a slope or a length is beyond what a building has, a label is none.
+        InputError: the file cannot be read, has no line, or its last line has no end, so
+            that it may be cut; a line has an odd number of cells or too few, a cell is no
+            number, distances descend or exceed the span, a size is not positive, a slope or
+            a length is beyond what a building has, a label is none.
     """
     form = Form(labelled, slope_unit, distance_unit)
     rows: list[NDArray[np.float64]] = []
@@ -218,9 +242,13 @@ def read_profiles(
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.", key="file.missing") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable"
+        ) from None
     if not rows:
-        raise InputError(f"{path}: it has no lines. One building a line is needed.", key="profiles.none")
+        raise InputError(
+            f"{path}: it has no lines. One building a line is needed.", key="profiles.none"
+        )
     tail = form.tail
     pairs = np.concatenate([row[:-tail] for row in rows]).reshape(-1, 2)
     ends = np.array([row[-tail:] for row in rows])
@@ -240,10 +268,11 @@ def read_profiles(
 
 
 def looks_like_profiles(path: Path) -> bool:
-    """Return whether the first lines are whole profile rows, all with labels or all without, in any unit.
+    """Return whether the first lines are whole profile rows, all with labels or all
+    without, in any unit.
 
-    Numbers in pairs are not enough: distances must ascend within the span, so that a table of points that has lost its
-    header is none.
+    Numbers in pairs are not enough: distances must ascend within the span, so that a table
+    of points that has lost its header is none.
     """
     try:
         lines = [line for _, line in itertools.islice(_lines(path), LOOKED_AT)]
@@ -252,12 +281,14 @@ def looks_like_profiles(path: Path) -> bool:
     # The units in which the most is possible.
     forms = [Form(labelled, "mm/m", "mm") for labelled in (True, False)]
     return bool(lines) and any(
-        all(not isinstance(parse_line(line, form, n == 0), tuple) for n, line in enumerate(lines)) for form in forms
+        all(not isinstance(parse_line(line, form, n == 0), tuple) for n, line in enumerate(lines))
+        for form in forms
     )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield number and content of the lines that are not empty, each of at most `MAX_LINE_BYTES`."""
+    """Yield number and content of the lines that are not empty, each of at most
+    `MAX_LINE_BYTES`."""
     with path.open("rb") as stream:
         for number, line in enumerate(iter(lambda: stream.readline(MAX_LINE_BYTES), b""), 1):
             if line.strip(b" \t\r\n,"):
@@ -325,7 +356,8 @@ def find_profiles(folder: Path, params: Ingest) -> ProfileFiles | None:
     stated = tuple((path, about) for path, about in files if about is not None)
     if len(stated) < len(files):
         raise InputError(
-            _missing_settings(next(path for path, about in files if about is None)), key="profiles.unstated"
+            _missing_settings(next(path for path, about in files if about is None)),
+            key="profiles.unstated",
         )
     if not any(about.labelled for _, about in stated):
         raise InputError(

@@ -1,4 +1,5 @@
-"""Write the data that every reader of a city's points needs: CRS, tiles, and footprints and labels by tile."""
+"""Write the data that every reader of a city's points needs: CRS, tiles, and footprints and
+labels by tile."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from plumbline.sources.points.recognise import recognise
 from plumbline.sources.points.source import PointSource, ProductFile
 
 HALO_M = 20.0
-"""Points this far outside of a tile's buildings are at hand for them: the largest `prepare.buffer_m`."""
+"""Points this far outside of a tile's buildings are at hand for them: the largest
+`prepare.buffer_m`."""
 TILES, FOOTPRINTS = "tiles.npz", "footprints.parquet"
 """Files of a city: its tiles, and its footprints as well-known binary, in the points' CRS."""
 SPAN = 2**24
@@ -39,8 +41,9 @@ Cell = NDArray[np.int64]
 class Tiles:
     """K tiles that hold buildings, each building in the tile of its centroid.
 
-    A building may reach over its tile's edge. So a tile also gets, as its halo, the points outside of it that are
-    within the box around its buildings: work on a tile needs no other.
+    A building may reach over its tile's edge. So a tile also gets, as its halo, the points
+    outside of it that are within the box around its buildings: work on a tile needs no
+    other.
     """
 
     side_m: float
@@ -67,7 +70,8 @@ class Tiles:
 
 
 def cells(easting: NDArray[np.float64], northing: NDArray[np.float64], side_m: float) -> Cell:
-    """Return (N,) the number of each place's tile, from its column and row, counted from the projection's origin."""
+    """Return (N,) the number of each place's tile, from its column and row, counted from
+    the projection's origin."""
     column, row = np.floor(easting / side_m), np.floor(northing / side_m)
     return np.asarray(column + row * SPAN, np.int64)
 
@@ -97,7 +101,12 @@ def make_tiles(
     building_cell = cells(centre[:, 0], centre[:, 1], side_m)
     cell, index = np.unique(building_cell, return_inverse=True)
     reach = np.column_stack([np.full((len(cell), 2), np.inf), np.full((len(cell), 2), -np.inf)])
-    for column, extreme, margin in ((0, np.minimum, -1), (1, np.minimum, -1), (2, np.maximum, 1), (3, np.maximum, 1)):
+    for column, extreme, margin in (
+        (0, np.minimum, -1),
+        (1, np.minimum, -1),
+        (2, np.maximum, 1),
+        (3, np.maximum, 1),
+    ):
         extreme.at(reach[:, column], index, bounds[:, column] + margin * HALO_M)
     row = (cell + SPAN // 2) // SPAN
     corner = np.column_stack([cell - row * SPAN, row]) * side_m
@@ -132,11 +141,12 @@ class CityPlan:
 
 
 def read_city(plan: CityPlan) -> None:
-    """Write the city's tiles, its footprints and labels by tile, and `about.json`, into the plan's folder.
+    """Write the city's tiles, its footprints and labels by tile, and `about.json`, into the
+    plan's folder.
 
     Raises:
-        InputError: the footprints or the labels are refused by their reader; a label is of a building that is not
-            there.
+        InputError: the footprints or the labels are refused by their reader; a label is of
+            a building that is not there.
     """
     files, crs = plan.files, plan.crs
     buildings = read_buildings(files.footprints, crs, stated=plan.params.footprints)
@@ -156,7 +166,10 @@ def read_city(plan: CityPlan) -> None:
     centre = shapely.get_coordinates(shapely.centroid(geometry))
     tiles, index = make_tiles(centre, shapely.bounds(geometry), plan.params.tile_m)
     tree = shapely.STRtree(geometry)
-    counts = {name: len(value) if isinstance(value, list) else value for name, value in buildings.attrs.items()}
+    counts = {
+        name: len(value) if isinstance(value, list) else value
+        for name, value in buildings.attrs.items()
+    }
     counts.pop("source_crs")
     of_label = index[[row_of[name] for name in labelled]]
     with atomic_folder(plan.folder) as out:
@@ -164,10 +177,19 @@ def read_city(plan: CityPlan) -> None:
         pq.write_table(pa.table({"wkb": shapely.to_wkb(geometry)}), out / FOOTPRINTS)
         names = [tile_name(int(cell)) for cell in tiles.cell]
         write_tiled(buildings_table(buildings), index, names, out / "buildings")
-        write_tiled(pa.Table.from_pandas(labels, preserve_index=False), of_label, names, out / "labels")
+        write_tiled(
+            pa.Table.from_pandas(labels, preserve_index=False), of_label, names, out / "labels"
+        )
         for number, tile in enumerate(names):
-            near = tree.query(shapely.box(*tiles.reach[number]), predicate="dwithin", distance=HALO_M)
-            write_neighbours(out / NEIGHBOURS / f"{tile}.parquet", geometry, np.flatnonzero(index == number), near)
+            near = tree.query(
+                shapely.box(*tiles.reach[number]), predicate="dwithin", distance=HALO_M
+            )
+            write_neighbours(
+                out / NEIGHBOURS / f"{tile}.parquet",
+                geometry,
+                np.flatnonzero(index == number),
+                near,
+            )
         write_json(
             out / ABOUT,
             {
@@ -181,7 +203,9 @@ def read_city(plan: CityPlan) -> None:
         )
 
 
-def write_tiled(table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], folder: Path) -> None:
+def write_tiled(
+    table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], folder: Path
+) -> None:
     """Write the rows of each tile, in their order, into a file named after it.
 
     Args:
@@ -197,15 +221,23 @@ def write_tiled(table: pa.Table, tile: NDArray[np.intp], names: Sequence[str], f
         pq.write_table(table.slice(start, end - start), folder / f"{name}.parquet")
 
 
-def write_neighbours(path: Path, geometry: Objects, rows: NDArray[np.intp], near: NDArray[np.intp]) -> None:
-    """Write a tile's rows of the footprints, and the footprints around it that may be nearer to points."""
+def write_neighbours(
+    path: Path, geometry: Objects, rows: NDArray[np.intp], near: NDArray[np.intp]
+) -> None:
+    """Write a tile's rows of the footprints, and the footprints around it that may be
+    nearer to points."""
     path.parent.mkdir(exist_ok=True)
     neighbours = np.setdiff1d(near, rows)
     wkb = [*[None] * len(rows), *shapely.to_wkb(geometry[neighbours])]
-    pq.write_table(pa.table({"row": np.concatenate([rows, neighbours]), "wkb": pa.array(wkb, pa.binary())}), path)
+    pq.write_table(
+        pa.table({"row": np.concatenate([rows, neighbours]), "wkb": pa.array(wkb, pa.binary())}),
+        path,
+    )
 
 
-def open_products(products: Sequence[Path], params: Ingest) -> list[tuple[ProductFile, PointSource]]:
+def open_products(
+    products: Sequence[Path], params: Ingest
+) -> list[tuple[ProductFile, PointSource]]:
     """Recognise and open each product; all have the projected CRS of the first one.
 
     Raises:

@@ -28,7 +28,8 @@ class Window:
         """Refuse ends in the wrong order."""
         if self.since is not None and self.until is not None and self.since > self.until:
             raise InputError(
-                f"since {self.since} is after until {self.until}: no day is left. Swap the two.", key="window.reversed"
+                f"since {self.since} is after until {self.until}: no day is left. Swap the two.",
+                key="window.reversed",
             )
 
     def __str__(self) -> str:
@@ -53,7 +54,8 @@ class Window:
         return inside
 
     def cut(self, source: str, track: Track, min_epochs: int) -> Track:
-        """Return the track with the epochs of the window alone; all of it, unchecked, if both sides are open.
+        """Return the track with the epochs of the window alone; all of it, unchecked, if
+        both sides are open.
 
         Args:
             source: file of the track, for messages.
@@ -77,7 +79,14 @@ class Window:
             )
         if inside.all():
             return track
-        log.info("%s: %d of its %d epochs %s %s; only these count", source, count, len(inside), _are(count), self)
+        log.info(
+            "%s: %d of its %d epochs %s %s; only these count",
+            source,
+            count,
+            len(inside),
+            _are(count),
+            self,
+        )
         return track.at_epochs(inside)
 
 
@@ -103,7 +112,8 @@ def parse_day(name: str, text: str | None) -> date | None:
         return None if text is None else date.fromisoformat(text)
     except ValueError:
         raise InputError(
-            f"{name} {text!r} is no date. Write year, month and day, as 2023-01-31.", key="window.not_a_day"
+            f"{name} {text!r} is no date. Write year, month and day, as 2023-01-31.",
+            key="window.not_a_day",
         ) from None
 
 

@@ -35,7 +35,8 @@ def open_rows(product: CsvFile) -> Iterator[IO[bytes]]:
 
 
 def first_line_number(product: CsvFile) -> int:
-    """Return the line number in the file where `open_rows` begins; counted only for messages about faults."""
+    """Return the line number in the file where `open_rows` begins; counted only for
+    messages about faults."""
     if not product.start:
         return 2 + product.preamble
     number, remaining_bytes = 2, product.start - 1
@@ -47,7 +48,8 @@ def first_line_number(product: CsvFile) -> int:
 
 
 def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield blocks of whole lines of the product, or of its part: a line belongs to the part in which it begins.
+    """Yield blocks of whole lines of the product, or of its part: a line belongs to the
+    part in which it begins.
 
     Raises:
         InputError: a line is longer than `MAX_LINE_BYTES`.
@@ -58,7 +60,8 @@ def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
             line_end = stream.readline(MAX_LINE_BYTES)
             if len(line_end) == MAX_LINE_BYTES:
                 raise InputError(
-                    f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).", key="csv.long_line"
+                    f"{product}: not a csv (a line longer than {MAX_LINE_BYTES:,} bytes).",
+                    key="csv.long_line",
                 )
             text += line_end
         remaining_bytes -= len(text)
@@ -83,13 +86,15 @@ def stated_missing(about: params.Product) -> tuple[str, ...]:
 
 
 def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvFile, bytes | None]:
-    """Return the csv with the dialect that its first lines show; settings in `about` take precedence.
+    """Return the csv with the dialect that its first lines show; settings in `about` take
+    precedence.
 
     Args:
         product: the csv. about: what is stated of it.
 
     Returns:
-        The csv, and its header's line as `open` gives it; None where that has to be read in another encoding.
+        The csv, and its header's line as `open` gives it; None where that has to be read in
+        another encoding.
 
     Raises:
         InputError: the file cannot be read, or has no separator as stated.
@@ -102,7 +107,11 @@ def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvF
     as_opened = product.encoding
     preamble = next((number for number, line in enumerate(lines) if not _is_preamble(line)), 0)
     header = lines[preamble] if lines else b""
-    if preamble and lines[preamble - 1].startswith(b"#") and _is_header_of(lines[preamble - 1], header):
+    if (
+        preamble
+        and lines[preamble - 1].startswith(b"#")
+        and _is_header_of(lines[preamble - 1], header)
+    ):
         preamble, header = preamble - 1, lines[preamble - 1]
     if not _decodes(header, "utf-8") and _decodes(header, WESTERN) and b"\0" not in header:
         product = replace(product, encoding=WESTERN)
@@ -127,7 +136,9 @@ def dialect(product: CsvFile, about: params.Product = NO_SETTINGS) -> tuple[CsvF
             "ingest.products. Correct it there.",
             key="csv.decimal_is_separator",
         )
-    behind = _count_behind(header, [row for row in lines[preamble + 1 :] if not _is_preamble(row)], separator)
+    behind = _count_behind(
+        header, [row for row in lines[preamble + 1 :] if not _is_preamble(row)], separator
+    )
     product = replace(product, separator=separator, decimal=decimal, behind=behind)
     return product, header if product.encoding == as_opened else None
 
@@ -137,7 +148,11 @@ def _first_lines(product: CsvFile) -> list[bytes]:
     lines: list[bytes] = []
     rows = 0
     with product.open() as stream:
-        while rows <= DIALECT_ROWS and len(lines) < MAX_PREAMBLE and (line := stream.readline(MAX_HEADER_BYTES)):
+        while (
+            rows <= DIALECT_ROWS
+            and len(lines) < MAX_PREAMBLE
+            and (line := stream.readline(MAX_HEADER_BYTES))
+        ):
             lines.append(line)
             rows += not _is_preamble(line)
     return lines
@@ -146,14 +161,20 @@ def _first_lines(product: CsvFile) -> list[bytes]:
 def _is_preamble(line: bytes) -> bool:
     """Return whether a line is a comment, a spreadsheet's note of its separator, or empty."""
     text = line.removeprefix(b"\xef\xbb\xbf").strip()
-    return not text or text.startswith((b"#", b"%")) or re.fullmatch(rb'"?sep=.?"?', text) is not None
+    return (
+        not text or text.startswith((b"#", b"%")) or re.fullmatch(rb'"?sep=.?"?', text) is not None
+    )
 
 
 def _is_header_of(comment: bytes, row: bytes) -> bool:
-    """Return whether a comment is a header behind a `#`: it has a name for each cell of a row of numbers."""
+    """Return whether a comment is a header behind a `#`: it has a name for each cell of a
+    row of numbers."""
     separator = max(SEPARATORS.values(), key=row.count)
     first = row.split(separator)[-1].strip()
-    return comment.count(separator) == row.count(separator) > 0 and re.fullmatch(rb"-?[\d.,e+-]+", first) is not None
+    return (
+        comment.count(separator) == row.count(separator) > 0
+        and re.fullmatch(rb"-?[\d.,e+-]+", first) is not None
+    )
 
 
 def _count_behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
@@ -163,7 +184,11 @@ def _count_behind(header: bytes, rows: list[bytes], separator: bytes) -> int:
     if len(lengths) != 1:
         return 0
     count = lengths.pop() - len(_cells(header, separator))
-    return count if count > 0 and not any(cell.strip() for row in cells for cell in row[-count:]) else 0
+    return (
+        count
+        if count > 0 and not any(cell.strip() for row in cells for cell in row[-count:])
+        else 0
+    )
 
 
 def _cells(line: bytes, separator: bytes) -> list[str]:
@@ -179,7 +204,9 @@ def _infer_decimal(rows: list[bytes], separator: bytes) -> bytes:
     cells = [cell for row in rows for cell in row.strip().split(separator)]
     # Most cells show it: spreadsheets also group thousands by the other sign, 1,001 or 1.001.
     commas = sum(DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
-    return b"," if commas > sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in cells) else b"."
+    return (
+        b"," if commas > sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in cells) else b"."
+    )
 
 
 def _decodes(line: bytes, encoding: str) -> bool:

@@ -33,22 +33,30 @@ FAULT = re.compile(r"(In CSV column #(?P<column>\d+): |CSV parse error: )Row #(?
 CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f]")
 
 
-def fail_at(product: CsvFile, row: int, column: str, cell: object, wanted: str, *, key: str) -> NoReturn:
-    """Refuse data row `row` (from 0, in its part) by its line in the file; `key`: of the check, as of `InputError`.
+def fail_at(
+    product: CsvFile, row: int, column: str, cell: object, wanted: str, *, key: str
+) -> NoReturn:
+    """Refuse data row `row` (from 0, in its part) by its line in the file; `key`: of the
+    check, as of `InputError`.
 
     Raises:
         InputError: always.
     """
     if isinstance(product, ColumnFile):
-        raise InputError(f"{product}, row {row + 1}, column {column}: {cell} found, {wanted}.", key=key)
+        raise InputError(
+            f"{product}, row {row + 1}, column {column}: {cell} found, {wanted}.", key=key
+        )
     line, text, _ = _line_of(product, row)
     # As spreadsheets leave them below a table.
     advice = "" if text.strip(b' \t\r\n",') else " All its cells are empty: remove the line."
-    raise InputError(f"{product}, line {line}, column {column}: {cell} found, {wanted}.{advice}", key=key)
+    raise InputError(
+        f"{product}, line {line}, column {column}: {cell} found, {wanted}.{advice}", key=key
+    )
 
 
 def _line_of(product: CsvFile, row: int) -> tuple[int, bytes, bool]:
-    """Return the number and the bytes of the line of data row `row` (from 0, in its part), and whether it is the last.
+    """Return the number and the bytes of the line of data row `row` (from 0, in its part),
+    and whether it is the last.
 
     Blank lines are no rows, so lines are counted, and only where the number is needed.
     """
@@ -69,12 +77,17 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
     """
     match = FAULT.search(reason)
     if match is None:
-        return InputError(f"{product}: not readable as a csv ({reason.splitlines()[0]}).", key="csv.unreadable")
+        return InputError(
+            f"{product}: not readable as a csv ({reason.splitlines()[0]}).", key="csv.unreadable"
+        )
     number, text, is_last = _line_of(product, first + int(match["row"]) - 1)
     place = f"{product}, line {number}"
     try:
         cells = next(
-            csv.reader([text.decode("utf-8", "backslashreplace").strip("\r\n")], delimiter=product.separator.decode()),
+            csv.reader(
+                [text.decode("utf-8", "backslashreplace").strip("\r\n")],
+                delimiter=product.separator.decode(),
+            ),
             [],
         )
     except csv.Error as error:
@@ -82,12 +95,18 @@ def _find_fault(product: CsvFile, header: list[str], reason: str, first: int) ->
     if match["column"] is None or len(cells) != len(header):
         advice = "the file seems cut off: download it again" if is_last else "correct the line"
         return InputError(
-            f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} columns; {advice}.",
+            f"{place}: {len(cells)} cells found, the header has {len(header) - product.behind} "
+            f"columns; {advice}.",
             key="csv.cell_count",
         )
     column = int(match["column"])
-    wanted, key = ("text in UTF-8", "csv.not_utf8") if "UTF8" in reason else ("a number", "csv.not_a_number")
-    return InputError(f"{place}, column {header[column]}: {_describe_unfit(product, cells[column], wanted)}", key=key)
+    wanted, key = (
+        ("text in UTF-8", "csv.not_utf8") if "UTF8" in reason else ("a number", "csv.not_a_number")
+    )
+    return InputError(
+        f"{place}, column {header[column]}: {_describe_unfit(product, cells[column], wanted)}",
+        key=key,
+    )
 
 
 def refuse_cell(product: CsvFile, row: int, column: str, cell: str) -> InputError:
@@ -105,7 +124,10 @@ def _describe_unfit(product: CsvFile, cell: str, wanted: str) -> str:
 def _advise_number(product: CsvFile, cell: str) -> str:
     """Return advice about a cell that cannot be read as a number."""
     if product.separator != b"," and DECIMAL_COMMA.fullmatch(cell.encode()):
-        return " Where commas are its decimal signs, state decimal: ',' in ingest.products, or write points."
+        return (
+            " Where commas are its decimal signs, state decimal: ',' in ingest.products, or "
+            "write points."
+        )
     if not any(character.isdigit() for character in cell):
         return f" If it means no value, state missing: [{cell[:20]!r}] in ingest.products."
     return ""
@@ -128,9 +150,15 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
     try:
         text = line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError:
-        raise InputError(f"{product}: not a csv (its first line is not text).", key="csv.not_text") from None
+        raise InputError(
+            f"{product}: not a csv (its first line is not text).", key="csv.not_text"
+        ) from None
     for is_wrong, problem, key in (
-        (not text.strip(), "the first line is empty. Write the names of the columns there", "csv.no_header"),
+        (
+            not text.strip(),
+            "the first line is empty. Write the names of the columns there",
+            "csv.no_header",
+        ),
         (
             CONTROL_CHARACTER.search(text),
             "not a csv (control characters in its first line). If its lines end as those of old "
@@ -148,7 +176,9 @@ def read_header(product: CsvFile, line: bytes | None = None) -> list[str]:
     try:
         names = next(csv.reader([text.lstrip("# ")], delimiter=product.separator.decode()))
     except csv.Error as error:
-        raise InputError(f"{product}: not a csv (its first line: {error}).", key="csv.unreadable") from None
+        raise InputError(
+            f"{product}: not a csv (its first line: {error}).", key="csv.unreadable"
+        ) from None
     return checked_names(product, names + [""] * product.behind)
 
 
@@ -170,7 +200,8 @@ def checked_names(product: CsvFile, names: Sequence[str]) -> list[str]:
 
 
 def read_columns(product: CsvFile, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read the columns named in `types` as these types; cells of `MISSING` are null or NaN in columns of numbers.
+    """Read the columns named in `types` as these types; cells of `MISSING` are null or NaN
+    in columns of numbers.
 
     Args:
         product: what to read.
@@ -178,7 +209,8 @@ def read_columns(product: CsvFile, header: list[str], types: Mapping[str, pa.Dat
         types: the columns to read; others are only counted.
 
     Raises:
-        InputError: a row is longer or shorter than the header, or a cell is not of its column's type.
+        InputError: a row is longer or shorter than the header, or a cell is not of its
+            column's type.
     """
     tables = [table for _, table in stream_columns(product, header, types)]
     if not tables:
@@ -189,7 +221,8 @@ def read_columns(product: CsvFile, header: list[str], types: Mapping[str, pa.Dat
 def stream_columns(
     product: CsvFile, header: list[str], types: Mapping[str, pa.DataType]
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield blocks as `read_columns` reads them, each with the index of its first data row, for `fail_at`.
+    """Yield blocks as `read_columns` reads them, each with the index of its first data row,
+    for `fail_at`.
 
     The next block is parsed while the caller works on the one before.
 
@@ -204,7 +237,11 @@ def stream_columns(
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
         parsed = None
         for block in chain(blocks(product, stream), [b""]):
-            coming = pool.submit(_parse_block, product, block, header, {**types, **behind}) if block else None
+            coming = (
+                pool.submit(_parse_block, product, block, header, {**types, **behind})
+                if block
+                else None
+            )
             if parsed is not None:
                 try:
                     table = parsed.result()
@@ -218,25 +255,39 @@ def stream_columns(
 
 
 def _check_behind(product: CsvFile, table: pa.Table, behind: list[str], first: int) -> None:
-    """Refuse text in the cells behind those that the header names, of rows from data row `first` on."""
+    """Refuse text in the cells behind those that the header names, of rows from data row
+    `first` on."""
     for name in behind:
         row = pc.index(pc.not_equal(pc.utf8_trim_whitespace(table[name]), ""), True).as_py()
         if row >= 0:
             wanted = "no value, as the header does not name it, is needed"
-            fail_at(product, first + row, name, repr(table[name][row].as_py()[:60]), wanted, key="csv.unnamed_value")
+            fail_at(
+                product,
+                first + row,
+                name,
+                repr(table[name][row].as_py()[:60]),
+                wanted,
+                key="csv.unnamed_value",
+            )
 
 
-def _parse_block(product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]) -> pa.Table:
-    """Parse the columns named in `types` as these types; cells of `MISSING` are null, or NaN in columns of numbers.
+def _parse_block(
+    product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]
+) -> pa.Table:
+    """Parse the columns named in `types` as these types; cells of `MISSING` are null, or
+    NaN in columns of numbers.
 
     Raises:
-        pa.ArrowException: a line has more or fewer cells than the header, or a cell another type; it names the row.
+        pa.ArrowException: a line has more or fewer cells than the header, or a cell another
+            type; it names the row.
     """
 
     def parse(missing: Sequence[str], use_threads: bool = True) -> pa.Table:
         return pacsv.read_csv(
             pa.BufferReader(lines),
-            read_options=pacsv.ReadOptions(column_names=header, block_size=PARSED_BYTES, use_threads=use_threads),
+            read_options=pacsv.ReadOptions(
+                column_names=header, block_size=PARSED_BYTES, use_threads=use_threads
+            ),
             parse_options=pacsv.ParseOptions(delimiter=product.separator.decode()),
             convert_options=pacsv.ConvertOptions(
                 column_types=dict(types),
@@ -246,8 +297,8 @@ def _parse_block(product: CsvFile, lines: bytes, header: list[str], types: Mappi
             ),
         )
 
-    # Each cell is compared with each of `MISSING`: a sixth of the time. Most files need none but the empty one, and
-    # `nan` is a number for the parser.
+    # Each cell is compared with each of `MISSING`: a sixth of the time. Most files need none
+    # but the empty one, and `nan` is a number for the parser.
     with suppress(pa.ArrowException):
         return parse(MISSING[:1])
     missing = (*MISSING, *product.missing)

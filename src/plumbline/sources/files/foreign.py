@@ -47,7 +47,8 @@ CELLS = "Give points: a raster's cells as rows of a csv, with a column of displa
 
 
 def describe_foreign(start: bytes) -> str | None:
-    """Name the type of a file that is not a table of points, with advice; None for a possible table.
+    """Name the type of a file that is not a table of points, with advice; None for a
+    possible table.
 
     Args:
         start: its first bytes.
@@ -63,26 +64,39 @@ def describe_foreign(start: bytes) -> str | None:
 
 
 def kind_of(start: bytes) -> str | None:
-    """Name the type of a file with this beginning, as `a GeoTIFF`; None for one that is not listed."""
-    kind = TAR if is_tar(start) else next((name for begins, name in FOREIGN.items() if start.startswith(begins)), None)
+    """Name the type of a file with this beginning, as `a GeoTIFF`; None for one that is not
+    listed."""
+    kind = (
+        TAR
+        if is_tar(start)
+        else next((name for begins, name in FOREIGN.items() if start.startswith(begins)), None)
+    )
     return None if kind is None else f"{'an' if kind.startswith('XML') else 'a'} {kind}"
 
 
-OF_TILES = "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
+OF_TILES = (
+    "map tiles, which cut and simplify buildings. Give the data that the tiles were made from."
+)
 NO_DATA = {
     re.compile(r'<OGR(?:VRT|WFS|OAPIF|CSW)DataSource|"gdal_streamed_alg"'): (
         "it holds no footprints, but points at other files or servers, which are not opened from "
         "within a file. Give the file that it points at."
     ),
     re.compile(r"\A[^\0]{1,100}\0[\s\S]{100,260}ustar"): f"a {TAR}. {UNPACK}.",
-    re.compile(r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['): (
+    re.compile(
+        r'"osm3s"\s*:|\A\{[^{}\[\]]*"generator"\s*:\s*"Overpass|\A\{\s*"elements"\s*:\s*\['
+    ): (
         "an answer of Overpass as its own JSON, not as GeoJSON. Export it as GeoJSON "
         "(overpass-turbo: Export; or `osmtogeojson IN > OUT.geojson`), or ask for `[out:xml]` with "
         "`(._;>;); out body;`."
     ),
     re.compile(
-        r'\A(?![\s\S]*"features"\s*:)\{\s*"(?:errors?|detail|message|status|statusCode|exceptions?)"\s*:|<Error>\s*<Code>'
-    ): ("a server's error message instead of data; open it in an editor to read it. Ask the server anew."),
+        r'\A(?![\s\S]*"features"\s*:)\{\s*"(?:errors?|detail|message|status|statusCode|'
+        r'exceptions?)"\s*:|<Error>\s*<Code>'
+    ): (
+        "a server's error message instead of data; open it in an editor to read it. Ask the "
+        "server anew."
+    ),
     re.compile(r'\A\[\s*\{[^\[\]]*?"type"\s*:\s*"Feature"'): (
         "features in a list of their own, not in a collection. Put one around it: "
         """`jq '{type: "FeatureCollection", features: .}' IN > OUT.geojson`."""
@@ -93,7 +107,9 @@ NO_DATA = {
     re.compile(
         r"\Ahttps?://\S+\s*(?:\Z|\n)"
     ): "a list of addresses, not the files there. Download the files that it names.",
-    re.compile(r"\AAC10\d\d"): "a drawing of AutoCAD (DWG). Export its closed outlines as GeoPackage or Shapefile.",
+    re.compile(
+        r"\AAC10\d\d"
+    ): "a drawing of AutoCAD (DWG). Export its closed outlines as GeoPackage or Shapefile.",
     re.compile(r"<(?:\w+:)?(?:WFS|WMS|WMTS)_(?:MS_)?Capabilities"): (
         "a server's list of its layers, not one of them. Ask for a layer (GetFeature)."
     ),
@@ -104,14 +120,19 @@ NO_DATA = {
         "a KML that only links to others, and holds no data. Ask the server for the layer itself."
     ),
     re.compile(r"<(?:\w+:)?(?:Service)?ExceptionReport"): (
-        "a server's error message instead of data; open it in an editor to read it. Ask the server anew."
+        "a server's error message instead of data; open it in an editor to read it. Ask the "
+        "server anew."
     ),
     re.compile(r"\A\s*(?:<!doctype html|<html)", re.IGNORECASE): (
         "a web page instead of data, such as one that asks to log in. Download the file itself."
     ),
-    re.compile(r"\Aversion https://git-lfs"): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
+    re.compile(
+        r"\Aversion https://git-lfs"
+    ): "a pointer of Git LFS instead of the file. Run `git lfs pull`.",
     re.compile(r"\APMTiles"): OF_TILES,
-    re.compile(r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
+    re.compile(
+        r"\A(?:\ufffd\ufffd)?\0?[{<\[]\0"
+    ): "text in UTF-16, as PowerShell writes it. Save it as UTF-8.",
 }
 """Pattern in the start of a file without data -> what it is, and what to do."""
 
@@ -144,7 +165,8 @@ ARCHIVES = {
     SPREADSHEET: "It is a spreadsheet: save it as csv.",
     "mimetype": "It is a document of LibreOffice: save its table as csv.",
     ".qgs": "It is a project of QGIS, which holds no data: give the layer's own file.",
-    ".kml": "It draws points on the globe, without their columns: give the table that it was made from.",
+    ".kml": "It draws points on the globe, without their columns: give the table that it was "
+    "made from.",
     ".zip": "Unpack it and give what is packed in it.",
     ".gz": "Unpack it and give what is packed in it.",
 }

@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 from plumbline import params
 from plumbline.core.errors import InputError
-from plumbline.sources.files.foreign import TAR, TAR_SIGN, UNPACK, check_finished, describe_archive, is_tar, what_else
+from plumbline.sources.files.foreign import (
+    TAR,
+    TAR_SIGN,
+    UNPACK,
+    check_finished,
+    describe_archive,
+    is_tar,
+    what_else,
+)
 from plumbline.sources.files.streams import (
     FAULTS,
     MAX_MEMBER_BYTES,
@@ -107,7 +115,9 @@ def _read_start(path: Path) -> bytes:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file.", key="file.missing") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable") from None
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror or error}).", key="file.unreadable"
+        ) from None
 
 
 def _read_table_start(path: Path) -> bytes:
@@ -120,13 +130,16 @@ def find_csv(file: AnyFile) -> CsvFile:
     """Find the csv in a file: a csv, packed by gzip or not, or the only csv in a zip.
 
     Raises:
-        InputError: the file is missing, empty or packed twice; the zip is cut off, damaged or encrypted, has no csv or
-            several, a member name that points outside the zip, or a csv of suspect size.
+        InputError: the file is missing, empty or packed twice; the zip is cut off, damaged
+            or encrypted, has no csv or several, a member name that points outside the zip,
+            or a csv of suspect size.
     """
     file = as_file(file)
     path, start = file.path, file.start
     if not start:
-        raise InputError(f"{path}: the file is empty. Download it again, or write it anew.", key="file.empty")
+        raise InputError(
+            f"{path}: the file is empty. Download it again, or write it anew.", key="file.empty"
+        )
     if start.startswith(ZIP_STARTS):
         return CsvFile(path, _csv_member(file))
     if start.startswith(GZIP_START):
@@ -135,7 +148,8 @@ def find_csv(file: AnyFile) -> CsvFile:
             begins = stream.read(TAR_SIGN.stop)
         if begins.startswith((*ZIP_STARTS, GZIP_START)):
             raise InputError(
-                f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.", key="archive.packed_twice"
+                f"{path}: packed twice: a zip or gzip in a gzip. Unpack it once.",
+                key="archive.packed_twice",
             )
         if is_tar(begins):
             raise InputError(f"{path}: a {TAR}. {UNPACK}.", key="file.foreign")
@@ -153,13 +167,15 @@ def check_zip(path: Path, start: bytes) -> None:
     if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
         advice = what_else(start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: named .zip, but its content is not a zip{f': {advice}' if advice else '. Download it again.'}",
+            f"{path}: named .zip, but its content is not a "
+            f"zip{f': {advice}' if advice else '. Download it again.'}",
             key="archive.not_a_zip",
         )
 
 
 def zip_members(file: AnyFile) -> list[str]:
-    """Return the names of the files in a zip, without folders and the hidden files that operating systems add.
+    """Return the names of the files in a zip, without folders and the hidden files that
+    operating systems add.
 
     Raises:
         InputError: as `find_csv`, for what concerns the zip as a whole.
@@ -168,7 +184,8 @@ def zip_members(file: AnyFile) -> list[str]:
 
 
 def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
-    """Return the sorted names of a zip's members with one of the suffixes, in lower case, for GDAL to read.
+    """Return the sorted names of a zip's members with one of the suffixes, in lower case,
+    for GDAL to read.
 
     Every member of the zip, also of another suffix, is one that may be unpacked.
 
@@ -179,7 +196,11 @@ def vector_members(file: AnyFile, suffixes: Sequence[str]) -> list[str]:
     members = file.cached(_list_members)
     for member in members:
         _check_member(file.path, member, MAX_VECTOR_RATIO, "the files in it")
-    return sorted(member.filename for member in members if PurePosixPath(member.filename).suffix.lower() in suffixes)
+    return sorted(
+        member.filename
+        for member in members
+        if PurePosixPath(member.filename).suffix.lower() in suffixes
+    )
 
 
 def gdal_name(path: Path, member: str) -> str:
@@ -188,7 +209,8 @@ def gdal_name(path: Path, member: str) -> str:
 
 
 def for_command(path: Path, source: str | None = None) -> str:
-    """Return how a command that runs beside a file names it; `source`: as GDAL names it, which may be in a zip."""
+    """Return how a command that runs beside a file names it; `source`: as GDAL names it,
+    which may be in a zip."""
     where, _, member = (source or "").partition(f"{{{path.resolve()}}}/")
     return shlex.quote(f"{where}{path.name}/{member}" if member else path.name)
 
@@ -202,16 +224,19 @@ def _list_members(path: Path) -> list[zipfile.ZipInfo]:
     except (OSError, *FAULTS) as error:
         detail = "it is cut off" if "not a zip" in str(error) else str(error)
         raise InputError(
-            f"{path}: not readable as a zip ({detail}). Download it again.", key="archive.unreadable"
+            f"{path}: not readable as a zip ({detail}). Download it again.",
+            key="archive.unreadable",
         ) from None
     for member in members:
         if not member.filename:
             raise InputError(
-                f"{path}: a member without a name in the zip. Download it again.", key="archive.nameless_member"
+                f"{path}: a member without a name in the zip. Download it again.",
+                key="archive.nameless_member",
             )
         if _points_outside(member.filename):
             raise InputError(
-                f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip with such names.",
+                f"{path}: member {member.filename!r} points outside of the zip. Do not use a zip "
+                "with such names.",
                 key="archive.outside_path",
             )
     return [member for member in members if not (member.is_dir() or _is_hidden(member.filename))]
@@ -227,12 +252,14 @@ def _csv_member(file: OpenedFile) -> str:
         if not tables and (hint := describe_archive([member.filename for member in members])):
             advice = f" {hint}"
         raise InputError(
-            f"{path}: {content} in the zip, one is needed (it holds {names}).{advice}", key="archive.csv_count"
+            f"{path}: {content} in the zip, one is needed (it holds {names}).{advice}",
+            key="archive.csv_count",
         )
     (table,) = tables
     if table.file_size == 0:
         raise InputError(
-            f"{path}: member {table.filename} is empty. Download the zip again.", key="archive.empty_member"
+            f"{path}: member {table.filename} is empty. Download the zip again.",
+            key="archive.empty_member",
         )
     _check_member(path, table, MAX_RATIO, "the csv itself")
     return table.filename
@@ -240,9 +267,14 @@ def _csv_member(file: OpenedFile) -> str:
 
 def _check_member(path: Path, member: zipfile.ZipInfo, max_ratio: int, instead: str) -> None:
     if member.flag_bits & 1:
-        raise InputError(f"{path}: member {member.filename} is encrypted. Decrypt it first.", key="archive.encrypted")
+        raise InputError(
+            f"{path}: member {member.filename} is encrypted. Decrypt it first.",
+            key="archive.encrypted",
+        )
     ratio = member.file_size / max(member.compress_size, 1)
-    if member.file_size > MAX_MEMBER_BYTES or (member.file_size > RATIO_FREE_BYTES and ratio > max_ratio):
+    if member.file_size > MAX_MEMBER_BYTES or (
+        member.file_size > RATIO_FREE_BYTES and ratio > max_ratio
+    ):
         raise InputError(
             f"{path}: member {member.filename} unpacks to {member.file_size:,} bytes, {ratio:.0f} "
             f"times its packed size (at most {MAX_MEMBER_BYTES:,} bytes and {max_ratio} times are "
@@ -253,7 +285,11 @@ def _check_member(path: Path, member: zipfile.ZipInfo, max_ratio: int, instead: 
 
 def _points_outside(name: str) -> bool:
     windows = PureWindowsPath(name)
-    return ".." in windows.parts or bool(windows.drive or windows.root) or PurePosixPath(name).is_absolute()
+    return (
+        ".." in windows.parts
+        or bool(windows.drive or windows.root)
+        or PurePosixPath(name).is_absolute()
+    )
 
 
 def _is_hidden(name: str) -> bool:
@@ -262,10 +298,12 @@ def _is_hidden(name: str) -> bool:
 
 
 def fits(path: Path, pattern: str) -> bool:
-    """Return whether a pattern fits a file: its name, and as many of its folders as the pattern has.
+    """Return whether a pattern fits a file: its name, and as many of its folders as the
+    pattern has.
 
-    `ts.csv` and `*.csv` fit `asc/ts.csv` and `desc/ts.csv`, `asc/*.csv` the first of them alone. A name that is the
-    pattern fits, whatever is in it: `a[1].csv` is not only `a1.csv`.
+    `ts.csv` and `*.csv` fit `asc/ts.csv` and `desc/ts.csv`, `asc/*.csv` the first of them
+    alone. A name that is the pattern fits, whatever is in it: `a[1].csv` is not only
+    `a1.csv`.
     """
     parts = path.absolute().parts
     tail = "/".join(parts[-1 - pattern.lstrip("/").count("/") :])
@@ -274,5 +312,8 @@ def fits(path: Path, pattern: str) -> bool:
 
 
 def product_params(path: Path, products: Mapping[str, params.Product]) -> params.Product:
-    """Return the settings of the first pattern in `products` that fits the file, or else empty settings."""
-    return next((about for pattern, about in products.items() if fits(path, pattern)), params.Product())
+    """Return the settings of the first pattern in `products` that fits the file, or else
+    empty settings."""
+    return next(
+        (about for pattern, about in products.items() if fits(path, pattern)), params.Product()
+    )

@@ -42,12 +42,14 @@ class Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read unpacked bytes; raise `InputError` if the file is damaged, or gives more than `most` bytes."""
+        """Read unpacked bytes; raise `InputError` if the file is damaged, or gives more
+        than `most` bytes."""
         try:
             chunk = self._stream.read(len(buffer))
         except (OSError, *FAULTS) as error:
             raise InputError(
-                f"{self._name}: the {self._packing} is damaged or cut off ({error}). Download it again.",
+                f"{self._name}: the {self._packing} is damaged or cut off ({error}). Download it "
+                "again.",
                 key="archive.damaged",
             ) from None
         if self._left is not None:
@@ -66,7 +68,8 @@ MAX_MEMBER_BYTES = 16 * 2**30
 """Largest csv that is read from a zip. The densest EGMS bursts have about a million points of 2 KB
 a line: 2 GiB."""
 MAX_RATIO = 100
-"""Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a zip bomb is near 1000."""
+"""Largest csv : compressed size. Tables of decimals reach 4, an all-zero one about 30; a
+zip bomb is near 1000."""
 MAX_VECTOR_RATIO = 400
 """Largest such ratio of files of footprints: a Shapefile's .dbf pads its texts with spaces."""
 RATIO_FREE_BYTES = 2**20
@@ -76,7 +79,8 @@ BUFFER_BYTES = 2**20
 
 @dataclass(frozen=True)
 class CsvFile:
-    """One csv, in a file of its own or as a member of a zip, or a part of one; `str()` names it for messages."""
+    """One csv, in a file of its own or as a member of a zip, or a part of one; `str()`
+    names it for messages."""
 
     path: Path
     member: str | None = None
@@ -126,11 +130,18 @@ class CsvFile:
         with ExitStack() as opened:
             try:
                 if self.member is None:
-                    stream: IO[bytes] = opened.enter_context(self.path.open("rb", buffering=BUFFER_BYTES))
+                    stream: IO[bytes] = opened.enter_context(
+                        self.path.open("rb", buffering=BUFFER_BYTES)
+                    )
                     if self.gzipped:
-                        most = min(MAX_MEMBER_BYTES, RATIO_FREE_BYTES + self.max_ratio * self.path.stat().st_size)
+                        most = min(
+                            MAX_MEMBER_BYTES,
+                            RATIO_FREE_BYTES + self.max_ratio * self.path.stat().st_size,
+                        )
                         packed: Any = gzip.GzipFile(fileobj=stream)
-                        stream = io.BufferedReader(Unpacked(packed, str(self), "gzip file", most), BUFFER_BYTES)
+                        stream = io.BufferedReader(
+                            Unpacked(packed, str(self), "gzip file", most), BUFFER_BYTES
+                        )
                 else:
                     archive = opened.enter_context(zipfile.ZipFile(self.path))
                     member = opened.enter_context(archive.open(self.member))
@@ -144,12 +155,14 @@ class CsvFile:
             yield stream
 
     def _recode(self, content: bytes) -> bytes:
-        """Return text of another encoding as UTF-8; in memory, as spreadsheets write it, and no large products."""
+        """Return text of another encoding as UTF-8; in memory, as spreadsheets write it,
+        and no large products."""
         try:
             return content.decode(self.encoding).encode()
         except UnicodeError as error:
             raise InputError(
-                f"{self}: not text in {self.encoding} ({error}). Save it as UTF-8.", key="csv.wrong_encoding"
+                f"{self}: not text in {self.encoding} ({error}). Save it as UTF-8.",
+                key="csv.wrong_encoding",
             ) from None
 
 
@@ -163,7 +176,9 @@ class ColumnFile(CsvFile, ABC):
         return False
 
     @abstractmethod
-    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+    def columns(
+        self, header: Sequence[str], types: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[int, pa.Table]]:
         """Yield blocks of the columns named in `types`, each with the index of its first row.
 
         Args:

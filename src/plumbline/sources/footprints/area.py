@@ -47,14 +47,16 @@ class Area:
         return cls((float(west), float(south), float(east), float(north)), crs)
 
     def of_file(self, path: Path) -> Area | None:
-        """Return the area itself if a file, or a folder's files together, is too large to be read whole; else None."""
+        """Return the area itself if a file, or a folder's files together, is too large to
+        be read whole; else None."""
         files = [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
         packed = bool(files) and files[0].suffix.lower() in PACKED
         large = LARGE_PACKED_BYTES if packed else LARGE_BYTES
         return self if sum(file.stat().st_size for file in files) >= large else None
 
     def bounds_in(self, crs: CRS | None) -> Bounds | None:
-        """Return the bounds in another CRS, easting or longitude first; None if they cannot be computed."""
+        """Return the bounds in another CRS, easting or longitude first; None if they cannot
+        be computed."""
         if crs is None:
             return None
         try:
@@ -75,7 +77,9 @@ class Area:
 def touching(geometry: NDArray[np.object_], bounds: Bounds) -> NDArray[np.bool_]:
     """Return which geometries (F,) reach into the bounds; a missing one does not."""
     west, south, east, north = shapely.bounds(geometry).T
-    return np.asarray((west <= bounds[2]) & (east >= bounds[0]) & (south <= bounds[3]) & (north >= bounds[1]))
+    return np.asarray(
+        (west <= bounds[2]) & (east >= bounds[0]) & (south <= bounds[3]) & (north >= bounds[1])
+    )
 
 
 GROUND_CRS, GROUND_EASTING, GROUND_NORTHING = "ground_crs", "ground_easting", "ground_northing"
@@ -103,10 +107,14 @@ def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Groun
     """
     if not set(COLUMNS) <= set(buildings.columns):
         return GroundCentres(
-            crs, shapely.get_coordinates(shapely.centroid(np.asarray(buildings.geometry.values, object)))
+            crs,
+            shapely.get_coordinates(
+                shapely.centroid(np.asarray(buildings.geometry.values, object))
+            ),
         )
     coordinates = [
-        pd.to_numeric(buildings[name], errors="coerce").to_numpy(float) for name in (GROUND_EASTING, GROUND_NORTHING)
+        pd.to_numeric(buildings[name], errors="coerce").to_numpy(float)
+        for name in (GROUND_EASTING, GROUND_NORTHING)
     ]
     centre = np.stack(coordinates, axis=1)
     is_unknown = ~np.isfinite(centre).all(axis=1)
@@ -118,7 +126,9 @@ def ground_of(buildings: geopandas.GeoDataFrame, crs: str, source: str) -> Groun
             f"{row + 1}; a place in m is needed. Correct it, or remove the three columns ground_*.",
             key="ground.no_place",
         )
-    return GroundCentres(one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre)
+    return GroundCentres(
+        one_crs([str(name) for name in buildings[GROUND_CRS].unique()], source), centre
+    )
 
 
 def one_crs(named: list[str], source: str) -> str:

@@ -1,7 +1,7 @@
 """Leave out parts within their buildings' outlines, and join buildings that are cut at 180 degrees.
 
-Maps in three dimensions have outlines and parts. A point belongs to one footprint: the parts would get the points, and
-the building none.
+Maps in three dimensions have outlines and parts. A point belongs to one footprint: the
+parts would get the points, and the building none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ OpenHistoricalMap."""
 COURTYARD_KIND = "courtyard"
 """Kind of a courtyard, which is no building: Los Angeles County draws it as a polygon."""
 PART_FLAG, WITH_PARTS = re.compile("is_building_part"), re.compile("has_parts|hide_3d")
-"""Columns of yes and no: of OpenHistoricalMap; of a building that has parts (Overture, OpenMapTiles)."""
+"""Columns of yes and no: of OpenHistoricalMap; of a building that has parts (Overture,
+OpenMapTiles)."""
 PARENT = re.compile(r"(parent|building|root)[_:]?id")
 """Column in which a part names its building, by the value of that one's column `id`."""
 ID = re.compile("id")
@@ -45,7 +46,9 @@ others take its points; and of the smaller of two, from which they may be one bu
 
 def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
     """Return (F,) which features are a part of a building, by their own columns."""
-    parts = (_has_yes(frame, OSM_PART) & ~_has_yes(frame, OSM_BUILDING)) | _has_yes(frame, PART_FLAG)
+    parts = (_has_yes(frame, OSM_PART) & ~_has_yes(frame, OSM_BUILDING)) | _has_yes(
+        frame, PART_FLAG
+    )
     for kind in _kind_columns(frame):
         parts |= np.asarray(kind.str.fullmatch(PART_KIND))
     for ids, parents in itertools.product(_columns_named(frame, ID), _columns_named(frame, PARENT)):
@@ -54,7 +57,9 @@ def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
     return parts
 
 
-def parts_in_outlines(frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def parts_in_outlines(
+    frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Return (F,) which features are parts within the outline of a building.
 
     A part outside of all outlines stays, since nothing else may be drawn of its building.
@@ -91,7 +96,9 @@ def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int
         pairs: see `at_one_place`.
     """
     inner, outer = _nested(geometry, pairs)
-    covered = np.bincount(outer, shapely.area(geometry[inner]), len(geometry)) >= COVERED * shapely.area(geometry)
+    covered = np.bincount(
+        outer, shapely.area(geometry[inner]), len(geometry)
+    ) >= COVERED * shapely.area(geometry)
     if covered.any():
         warn(
             "%s: %d footprints are covered by %d others in them, which get their points: %s. A "
@@ -123,7 +130,9 @@ def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> in
     smaller, larger = np.minimum(area[first], area[second]), np.maximum(area[first], area[second])
     is_within = (shared >= WITHIN * smaller) & (smaller < WITHIN * larger)
     overlaps = (shared >= COVERED * smaller) & ~is_within
-    overlaps &= ~shapely.equals_exact(geometry[first], geometry[second], tolerance=SAME_M, normalize=True)
+    overlaps &= ~shapely.equals_exact(
+        geometry[first], geometry[second], tolerance=SAME_M, normalize=True
+    )
     is_later = np.zeros(len(geometry), bool)
     is_later[np.maximum(first, second)[overlaps]] = True
     if is_later.any():
@@ -145,13 +154,17 @@ def _nested(geometry: Objects, pairs: Pairs) -> Pairs:
     area = shapely.area(geometry)
     smaller = area[inner] < WITHIN * area[outer]
     inner, outer = inner[smaller], outer[smaller]
-    is_within = shapely.area(shapely.intersection(geometry[inner], geometry[outer])) >= WITHIN * area[inner]
+    is_within = (
+        shapely.area(shapely.intersection(geometry[inner], geometry[outer])) >= WITHIN * area[inner]
+    )
     return inner[is_within], outer[is_within]
 
 
 def at_one_place(geometry: Objects) -> Pairs:
     """Return pairs of different polygons in which the second contains a point of the first."""
-    first, second = shapely.STRtree(geometry).query(shapely.point_on_surface(geometry), predicate="within")
+    first, second = shapely.STRtree(geometry).query(
+        shapely.point_on_surface(geometry), predicate="within"
+    )
     return first[first != second], second[first != second]
 
 
@@ -174,7 +187,8 @@ def _has_yes(frame: pd.DataFrame, name: re.Pattern[str]) -> NDArray[np.bool_]:
 
 
 def whole_at_180(crs: pyproj.CRS | None, geometry: Objects) -> Objects:
-    """Return geometry (F,) with each building that was cut at 180 degrees as one polygon, as RFC 7946 asks for."""
+    """Return geometry (F,) with each building that was cut at 180 degrees as one polygon,
+    as RFC 7946 asks for."""
     turn = None if crs is None else turn_in(crs)
     west, _, east, _ = shapely.total_bounds(geometry)
     if turn is None or not east - west > turn / 2:  # as nearly always

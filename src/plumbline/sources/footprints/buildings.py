@@ -43,7 +43,10 @@ from plumbline.sources.footprints.open import READ_FAULTS, first_line_of, read_v
 from plumbline.sources.footprints.selection import FeatureFilter, Objects
 from plumbline.sources.footprints.tables import GEO
 
-WRITE = {".shp": "Add the Shapefile's .prj, or write", ".zip": "If it holds a Shapefile, add its .prj. Else write"}
+WRITE = {
+    ".shp": "Add the Shapefile's .prj, or write",
+    ".zip": "If it holds a Shapefile, add its .prj. Else write",
+}
 
 
 def check_known(path: Path, crs: str) -> None:
@@ -56,7 +59,8 @@ def check_known(path: Path, crs: str) -> None:
         CRS.from_user_input(crs)
     except ProjError:
         raise InputError(
-            f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.", key="crs.unknown"
+            f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.",
+            key="crs.unknown",
         ) from None
 
 
@@ -64,14 +68,16 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
     """Return the name of the footprints' CRS.
 
     Raises:
-        InputError: there is none, it is neither geographic nor projected, or the coordinates cannot be its degrees.
+        InputError: there is none, it is neither geographic nor projected, or the
+            coordinates cannot be its degrees.
     """
     if frame.crs is None:
         raise _missing_crs_error(path, frame)
     name = frame.crs.to_string() if frame.crs.to_epsg() is None else f"EPSG:{frame.crs.to_epsg()}"
     if not (frame.crs.is_geographic or frame.crs.is_projected):
         raise InputError(
-            f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or a projected one.",
+            f"{path}: CRS {name} ({frame.crs.type_name}) found; footprints need a geographic or "
+            "a projected one.",
             key="crs.wrong_kind",
         )
     if frame.crs.is_geographic:
@@ -81,7 +87,8 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
         # Some count longitudes from 0 to 360, or on beyond 180 on either side.
         if max(-west, east) > 2 * half or max(-south, north) > half / 2:
             raise InputError(
-                f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, {north:.10g} cannot be degrees "
+                f"{path}: coordinates from {west:.10g}, {south:.10g} to {east:.10g}, "
+                f"{north:.10g} cannot be degrees "
                 f"of longitude and latitude, as the CRS ({name}) states"
                 + (
                     ", unless the latitude comes first: write the longitude before it. "
@@ -97,18 +104,24 @@ def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
 def _missing_crs_error(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
     """Make the error that asks for a CRS, with one that can fit the coordinates."""
     west, south, east, north = frame.total_bounds
-    if max(-west, east) <= 360 and max(-south, north) <= 180:  # also counted from 0, or with the latitude first
+    if (
+        max(-west, east) <= 360 and max(-south, north) <= 180
+    ):  # also counted from 0, or with the latitude first
         crs, assessment, replace = "EPSG:4326", "look like degrees", ""
     else:
         crs, assessment = (
             "EPSG:32633",
-            "cannot be degrees of longitude and latitude: ask for their CRS where the file comes from",
+            "cannot be degrees of longitude and latitude: ask for their CRS where the file comes "
+            "from",
         )
         replace = f", with your CRS in place of {crs} (UTM zone 33 north, an example)"
     return InputError(
-        f"{path}: the footprints have no CRS. Their coordinates, from {west:.7g}, {south:.7g} to {east:.7g}, "
-        f"{north:.7g}, {assessment}. {WRITE.get(path.suffix.lower(), 'Write')} this line into {PARAMS_FILE}{replace}:\n"
-        f'ingest: {{footprints: {{{json.dumps(path.name, ensure_ascii=False)}: {{crs: "{crs}"}}}}}}',
+        f"{path}: the footprints have no CRS. Their coordinates, from {west:.7g}, {south:.7g} to "
+        f"{east:.7g}, "
+        f"{north:.7g}, {assessment}. {WRITE.get(path.suffix.lower(), 'Write')} this line into "
+        f"{PARAMS_FILE}{replace}:\n"
+        f"ingest: {{footprints: {{{json.dumps(path.name, ensure_ascii=False)}: {{crs: "
+        f'"{crs}"}}}}}}',
         key="footprints.no_crs",
     )
 
@@ -132,7 +145,8 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
     for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
         try:
             transformers = [
-                Transformer.from_crs(*pair, always_xy=True, allow_ballpark=False) for pair in itertools.pairwise(steps)
+                Transformer.from_crs(*pair, always_xy=True, allow_ballpark=False)
+                for pair in itertools.pairwise(steps)
             ]
         except ProjError:
             continue
@@ -140,7 +154,9 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
         for transformer in transformers:
             geometry = _transform_in_plane(geometry, transformer)
         if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
-            return frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs))
+            return frame.set_geometry(
+                geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs)
+            )
     warn(
         "%s: PROJ has no exact transformation from %s to %s: footprints may be up to 100 m off. "
         "Reproject them to %s by a program that has that country's grids.",
@@ -153,12 +169,19 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
     return by_default
 
 
-def _transform_in_plane(geometry: NDArray[np.object_], transformer: Transformer) -> NDArray[np.object_]:
+def _transform_in_plane(
+    geometry: NDArray[np.object_], transformer: Transformer
+) -> NDArray[np.object_]:
     """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
     transformed, has_z = geometry.copy(), shapely.has_z(geometry)
-    transformed[~has_z] = shapely.transform(geometry[~has_z], transformer.transform, interleaved=False)
+    transformed[~has_z] = shapely.transform(
+        geometry[~has_z], transformer.transform, interleaved=False
+    )
     transformed[has_z] = shapely.transform(
-        geometry[has_z], lambda x, y, z: (*transformer.transform(x, y), z), include_z=True, interleaved=False
+        geometry[has_z],
+        lambda x, y, z: (*transformer.transform(x, y), z),
+        include_z=True,
+        interleaved=False,
     )
     return transformed
 
@@ -177,31 +200,40 @@ def read_buildings(
 ) -> geopandas.GeoDataFrame:
     """Read footprints and reproject them to `crs`.
 
-    The columns of the file stay as they are (nested JSON as text), but for `height_m`, which becomes a number, and
-    `building_id`, which becomes text; see `ids` for its source. A feature that is no footprint is left
-    out with a warning, see `selection`; see `geometry` for invalid rings and for buildings with walls.
+    The columns of the file stay as they are (nested JSON as text), but for `height_m`,
+    which becomes a number, and `building_id`, which becomes text; see `ids` for its source.
+    A feature that is no footprint is left out with a warning, see `selection`; see
+    `geometry` for invalid rings and for buildings with walls.
 
-    `.attrs` records what was done: `source_crs` (name), `repaired` and `left_out` (lists of ids), and the
-    counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by others in them), `overlapping`,
-    `heights_unknown`, `multipart` (buildings of several parts) and `with_holes`.
+    `.attrs` records what was done: `source_crs` (name), `repaired` and `left_out` (lists of
+    ids), and the counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by
+    others in them), `overlapping`, `heights_unknown`, `multipart` (buildings of several
+    parts) and `with_holes`.
 
     Args:
-        path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else geopandas reads.
+        path: GeoJSON, GeoPackage, Shapefile (also zipped), GeoParquet, or what else
+            geopandas reads.
         crs: projected CRS of the points, in m.
-        id_column: column that identifies a building; it is copied to `building_id` if it is another. See `identify` for
-            what counts without.
+        id_column: column that identifies a building; it is copied to `building_id` if it is
+            another. See `identify` for what counts without.
         layer: name, of a file with several; see `choose_layer` for what is read without.
-        stated: patterns of file names -> both of them, and the file's CRS (`ingest.footprints`), where they are not
-            given here; the first that fits counts.
-        area: around the points; of a file too large to be read whole, only what reaches into it is read.
+        stated: patterns of file names -> both of them, and the file's CRS
+            (`ingest.footprints`), where they are not given here; the first that fits
+            counts.
+        area: around the points; of a file too large to be read whole, only what reaches
+            into it is read.
 
     Raises:
-        InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat; the message names the
-            features.
+        InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat;
+            the message names the features.
     """
-    settings = next((about for pattern, about in (stated or {}).items() if fits(path, pattern)), None)
+    settings = next(
+        (about for pattern, about in (stated or {}).items() if fits(path, pattern)), None
+    )
     if stated and settings is None:
-        log.info("%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated)))
+        log.info(
+            "%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated))
+        )
     settings = settings or Footprints()
     id_column = settings.id_column if id_column is None else id_column
     if settings.crs is not None:
@@ -209,7 +241,8 @@ def read_buildings(
     frame = read_vector(path, settings.layer if layer is None else layer, settings.crs, area)
     if not len(frame):
         raise InputError(
-            f"{path}: it holds no footprints. Is it of that place and that layer? Download it again.",
+            f"{path}: it holds no footprints. Is it of that place and that layer? Download it "
+            "again.",
             key="footprints.none",
         )
     geometry = whole_at_180(frame.crs, take_polygons(frame.geometry.to_numpy()))
@@ -219,13 +252,16 @@ def read_buildings(
     identified = identify(path, frame, id_column, np.flatnonzero(polygonal))
     sieve = FeatureFilter(path, identified.ids, np.arange(len(frame)))
     keep = sieve.leave_out(reasons, "Give the buildings' outlines, as polygons.")
-    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[keep]
+    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[
+        keep
+    ]
     source_crs = check_crs(path, frame)
     try:
         frame = reprojected(str(path), frame, crs)
     except ProjError as error:
         raise InputError(
-            f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).", key="crs.no_transformation"
+            f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).",
+            key="crs.no_transformation",
         ) from None
     frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]
     geometry, keep, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
@@ -254,13 +290,19 @@ def read_buildings(
     return frame
 
 
-def _drop_parts(path: Path, frame: geopandas.GeoDataFrame, geometry: Objects) -> tuple[geopandas.GeoDataFrame, Objects]:
+def _drop_parts(
+    path: Path, frame: geopandas.GeoDataFrame, geometry: Objects
+) -> tuple[geopandas.GeoDataFrame, Objects]:
     """Return features and geometry (F,) without the parts in buildings."""
     polygonal = np.array([reason is None for reason in unlike_polygons(geometry)], bool)
     parts = parts_in_outlines(frame, geometry, polygonal)
     if not parts.any():
         return frame, geometry
-    log.info("%s: %d parts of buildings are passed over; their buildings are drawn, too.", path, parts.sum())
+    log.info(
+        "%s: %d parts of buildings are passed over; their buildings are drawn, too.",
+        path,
+        parts.sum(),
+    )
     buildings = frame[~parts].reset_index(drop=True)
     if ID in buildings and buildings[ID].isna().all():  # Overture: the parts name their building
         buildings = buildings.drop(columns=ID)
@@ -292,24 +334,28 @@ def load_buildings(path: Path) -> geopandas.GeoDataFrame:
         frame = geopandas.read_parquet(path)
     except READ_FAULTS as error:
         raise InputError(
-            f"{path}: not a buildings table ({first_line_of(error)}).", key="buildings_table.unreadable"
+            f"{path}: not a buildings table ({first_line_of(error)}).",
+            key="buildings_table.unreadable",
         ) from None
     if ID not in frame.columns or frame.crs is None:
         raise InputError(
-            f"{path}: not a buildings table ({ID} or the CRS is missing).", key="buildings_table.missing_column"
+            f"{path}: not a buildings table ({ID} or the CRS is missing).",
+            key="buildings_table.missing_column",
         )
     return frame
 
 
 def _read_heights(sieve: FeatureFilter, frame: geopandas.GeoDataFrame) -> int:
-    """Convert heights to numbers, and count the unreadable ones; they are optional, so they raise no error."""
+    """Convert heights to numbers, and count the unreadable ones; they are optional, so they
+    raise no error."""
     if HEIGHT not in frame.columns:
         return 0
     heights = pd.to_numeric(frame[HEIGHT], errors="coerce").astype(float)
     bad = np.asarray((heights.isna() & frame[HEIGHT].notna()) | (heights < 0) | np.isinf(heights))
     if bad.any():
         warn(
-            "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is %r.",
+            "%s: %d values of %s are no metres from 0 up and count as unknown: %s; the first is "
+            "%r.",
             sieve.path,
             bad.sum(),
             HEIGHT,

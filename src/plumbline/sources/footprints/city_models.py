@@ -25,7 +25,8 @@ CITY_JSON = re.compile(r'\{[^{}]*"type"\s*:\s*"CityJSON"')
 EPSG = re.compile(r"EPSG[:/]+(?:[\d.]*[:/]+)?(\d+)")
 """Number of EPSG in a URN or an address; in a list of a compound CRS, the first is horizontal."""
 GERMAN = ((re.compile(r"ETRS89_UTM(\d\d)"), 25800), (re.compile(r"DE_DHDN_3GK(\d)"), 31464))
-"""Names of CRSs of the German states (urn:adv:crs:…), and what to add to their zone for the number of EPSG."""
+"""Names of CRSs of the German states (urn:adv:crs:…), and what to add to their zone for the
+number of EPSG."""
 DEPTH = {"MultiSurface": 0, "CompositeSurface": 0, "Solid": 1, "MultiSolid": 2, "CompositeSolid": 2}
 """Levels of lists around the surfaces of a geometry."""
 BUILDING, PART = "Building", "BuildingPart"
@@ -41,10 +42,14 @@ BuildingGround = tuple[dict[str, Any], shapely.Geometry]
 
 def is_city_json(start: str) -> bool:
     """Return whether a file with this beginning is CityJSON, whole or a feature a line."""
-    return bool(CITY_JSON.match(start)) or (start[:1] == "{" and '"CityJSON"' in start and '"CityObjects"' in start)
+    return bool(CITY_JSON.match(start)) or (
+        start[:1] == "{" and '"CityJSON"' in start and '"CityObjects"' in start
+    )
 
 
-def read_city_json(content: CsvFile, stated: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+def read_city_json(
+    content: CsvFile, stated: str | None, area: Area | None
+) -> geopandas.GeoDataFrame:
     """Read the ground of each building, without heights; parts of a building belong to it.
 
     Args:
@@ -71,12 +76,18 @@ def read_city_json(content: CsvFile, stated: str | None, area: Area | None) -> g
                 key="city_model.too_large",
             )
         head = json.loads(first) if head is None else head
-        lines = (json.loads(line) for line in iter(lambda: stream.readline(MAX_BYTES), b"") if line.strip())
+        lines = (
+            json.loads(line)
+            for line in iter(lambda: stream.readline(MAX_BYTES), b"")
+            if line.strip()
+        )
         models = ({**model, "transform": head.get("transform")} for model in lines)
         buildings = (building for model in (head, *models) for building in _buildings(model))
         metadata = head.get("metadata") or {}
         name = metadata.get("referenceSystem") or (metadata.get("crs") or {}).get("epsg")
-        return make_frame(str(content), buildings, None if name is None else f"{name}", stated, area)
+        return make_frame(
+            str(content), buildings, None if name is None else f"{name}", stated, area
+        )
 
 
 def _buildings(model: Mapping[str, Any]) -> Iterator[BuildingGround]:
@@ -94,12 +105,17 @@ def _buildings(model: Mapping[str, Any]) -> Iterator[BuildingGround]:
             if part["type"] in (BUILDING, PART)
             for shape in part.get("geometry", ())
         ]
-        attributes = {key: value for key, value in (city_object.get("attributes") or {}).items() if key != "geometry"}
+        attributes = {
+            key: value
+            for key, value in (city_object.get("attributes") or {}).items()
+            if key != "geometry"
+        }
         yield {**attributes, "id": name}, _ground(shapes, corners)
 
 
 def _ground(shapes: list[dict[str, Any]], corners: Ring) -> shapely.Geometry:
-    """Return the ground surfaces of the finest level of detail that has them; else level 0; else all faces."""
+    """Return the ground surfaces of the finest level of detail that has them; else level 0;
+    else all faces."""
     faces = [
         (float(shape.get("lod", 0)), face, kind)
         for shape in shapes
@@ -107,7 +123,9 @@ def _ground(shapes: list[dict[str, Any]], corners: Ring) -> shapely.Geometry:
         for face, kind in _faces(shape)
     ]
     for level in sorted({level for level, _, _ in faces}, reverse=True):
-        ground = [_rings(face, corners) for lod, face, kind in faces if lod == level and kind == GROUND]
+        ground = [
+            _rings(face, corners) for lod, face, kind in faces if lod == level and kind == GROUND
+        ]
         if ground:
             return flat(ground)
     outlines = [_rings(face, corners) for lod, face, _ in faces if lod < 1]
@@ -136,7 +154,8 @@ def _rings(face: list[list[int]], corners: Ring) -> Face:
 
 
 def flat(faces: Iterable[Face]) -> shapely.Geometry:
-    """Project faces (each rings of (C, 3)) to the plane, as one polygon or several; invalid ones stay unchanged."""
+    """Project faces (each rings of (C, 3)) to the plane, as one polygon or several; invalid
+    ones stay unchanged."""
     drawn = np.array([shape for shape in map(_polygon, faces) if shape is not None], object)
     parts = shapely.force_2d(drawn)
     parts = parts[shapely.area(parts) > 0]
@@ -156,7 +175,11 @@ def _polygon(face: Face) -> shapely.Geometry | None:
 
 
 def make_frame(
-    source: str, buildings: Iterable[BuildingGround], name: str | None, stated: str | None, area: Area | None
+    source: str,
+    buildings: Iterable[BuildingGround],
+    name: str | None,
+    stated: str | None,
+    area: Area | None,
 ) -> geopandas.GeoDataFrame:
     """Put buildings of a city model into a table, with easting or longitude first.
 
@@ -176,7 +199,8 @@ def make_frame(
         shapes.append(ground)
     if not rows:
         raise InputError(
-            f"{source}: a city model without a building in it. Give the file that has the buildings.",
+            f"{source}: a city model without a building in it. Give the file that has the "
+            "buildings.",
             key="city_model.no_building",
         )
     geometry = np.array(shapes, object)
@@ -185,7 +209,9 @@ def make_frame(
         warn("%s: CRS %r found, which is not known.", source, name[:80], key="crs.unknown")
     if crs is not None and _is_northing_first(crs, geometry, name or ""):
         has_z = shapely.has_z(geometry)
-        geometry[has_z] = shapely.transform(geometry[has_z], lambda corners: corners[:, [1, 0, 2]], include_z=True)
+        geometry[has_z] = shapely.transform(
+            geometry[has_z], lambda corners: corners[:, [1, 0, 2]], include_z=True
+        )
         geometry[~has_z] = shapely.transform(geometry[~has_z], lambda corners: corners[:, ::-1])
     frame = geopandas.GeoDataFrame(rows, geometry=geometry, crs=crs)
     bounds = area.bounds_in(crs) if area is not None else None
@@ -195,7 +221,9 @@ def make_frame(
 def known_crs(name: str | None) -> pyproj.CRS | None:
     """Return the horizontal CRS for a name as city models write it; None if it is unknown."""
     numbers = [match[1] for match in [EPSG.search(name or "")] if match]
-    numbers += [str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))]
+    numbers += [
+        str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))
+    ]
     numbers += [name] if name and name.isdigit() else []
     try:
         crs = pyproj.CRS.from_epsg(numbers[0]) if numbers else None
@@ -224,7 +252,9 @@ def _is_in_area_of_use(crs: pyproj.CRS, east: float, north: float) -> bool:
     if not np.isfinite([lon, lat]).all():
         return False
     inside = area.south - NEAR_DEG <= lat <= area.north + NEAR_DEG
-    return bool(inside and (area.west > area.east or area.west - NEAR_DEG <= lon <= area.east + NEAR_DEG))
+    return bool(
+        inside and (area.west > area.east or area.west - NEAR_DEG <= lon <= area.east + NEAR_DEG)
+    )
 
 
 CITY_GML = re.compile(r"http://www\.opengis\.net/citygml/|http://www\.citygml\.org/")
@@ -243,7 +273,9 @@ def is_city_gml(start: str) -> bool:
     return start[:1] == "<" and "CityModel" in start and bool(CITY_GML.search(start))
 
 
-def read_city_gml(content: CsvFile, stated: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+def read_city_gml(
+    content: CsvFile, stated: str | None, area: Area | None
+) -> geopandas.GeoDataFrame:
     """Read the ground of each building, without heights; parts of a building belong to it.
 
     Args:
@@ -270,11 +302,14 @@ def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[Bui
     with content.open() as stream:
         if b"<!DOCTYPE" in stream.read(LOOKED_AT):
             raise InputError(
-                f"{content}: a document type (DOCTYPE) found, which no city model has. Take it out.", key="gml.doctype"
+                f"{content}: a document type (DOCTYPE) found, which no city model has. Take it "
+                "out.",
+                key="gml.doctype",
             )
     with content.open() as stream:
         try:
-            # Expat opens no other file, bounds what entities unpack to, and a file that defines some was refused.
+            # Expat opens no other file, bounds what entities unpack to, and a file that
+            # defines some was refused.
             for event, element in ElementTree.iterparse(stream, events=("start", "end")):  # noqa: S314
                 if event == "start":
                     opened.append(element)
@@ -282,7 +317,8 @@ def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[Bui
                         crs_names[element.attrib["srsName"]] = None
                     if len(opened) > MAX_DEPTH:
                         raise InputError(
-                            f"{content}: elements are nested more than {MAX_DEPTH} deep. It is no city model.",
+                            f"{content}: elements are nested more than {MAX_DEPTH} deep. It is "
+                            "no city model.",
                             key="gml.too_deep",
                         )
                     continue
@@ -295,17 +331,30 @@ def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[Bui
                         opened[-1].remove(element)
         except ElementTree.ParseError as error:
             raise InputError(
-                f"{content}: not readable as XML ({error}). Download it again.", key="gml.unreadable"
+                f"{content}: not readable as XML ({error}). Download it again.",
+                key="gml.unreadable",
             ) from None
 
 
 def _gml_ground(building: Element) -> shapely.Geometry:
-    shapes = {element.get(key): element for element in building.iter() for key in ID if element.get(key)}
-    ground = [face for side in building.iter() if _tag(side) == GROUND for face in _gml_faces(side, shapes)]
+    shapes = {
+        element.get(key): element for element in building.iter() for key in ID if element.get(key)
+    }
+    ground = [
+        face
+        for side in building.iter()
+        if _tag(side) == GROUND
+        for face in _gml_faces(side, shapes)
+    ]
     if ground:
         return flat(ground)
     for name in FLAT:
-        outline = [face for side in building.iter() if _tag(side) == name for face in _gml_faces(side, shapes)]
+        outline = [
+            face
+            for side in building.iter()
+            if _tag(side) == name
+            for face in _gml_faces(side, shapes)
+        ]
         if outline:
             return flat(outline)
     return whole(_gml_faces(building, {}))
@@ -313,24 +362,40 @@ def _gml_ground(building: Element) -> shapely.Geometry:
 
 def _gml_faces(surface: Element, shapes: dict[str | None, Element]) -> list[Face]:
     """Return an element's polygons, also those linked within the building."""
-    polygons = [part for part in surface.iter() if _tag(part) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")]
+    polygons = [
+        part
+        for part in surface.iter()
+        if _tag(part) in ("Polygon", "Triangle", "PolygonPatch", "Rectangle")
+    ]
     for element in surface.iter():
         target = shapes.get((element.get(HREF) or "").removeprefix("#"))
         if target is not None and target is not surface:
             polygons += [inner for inner in target.iter() if _tag(inner) == "Polygon"]
-    return [rings for polygon in polygons if (rings := [_ring(ring) for ring in _rings_of(polygon)])]
+    return [
+        rings for polygon in polygons if (rings := [_ring(ring) for ring in _rings_of(polygon)])
+    ]
 
 
 def _rings_of(polygon: Element) -> list[Element]:
     """Return a polygon's rings, the outer one first."""
-    rings = [(_tag(side), ring) for side in polygon for ring in side.iter() if _tag(ring) == "LinearRing"]
-    return [ring for name, ring in sorted(rings, key=lambda pair: pair[0] not in ("exterior", "outerBoundaryIs"))]
+    rings = [
+        (_tag(side), ring) for side in polygon for ring in side.iter() if _tag(ring) == "LinearRing"
+    ]
+    return [
+        ring
+        for name, ring in sorted(
+            rings, key=lambda pair: pair[0] not in ("exterior", "outerBoundaryIs")
+        )
+    ]
 
 
 def _ring(ring: Element) -> Ring:
-    """Return the corners (C, 3) of a ring: a list of positions, single ones, or GML 2's coordinates."""
+    """Return the corners (C, 3) of a ring: a list of positions, single ones, or GML 2's
+    coordinates."""
     texts = [part for part in ring.iter() if _tag(part) in ("posList", "pos", "coordinates")]
-    numbers = np.array([float(word) for part in texts for word in (part.text or "").replace(",", " ").split()])
+    numbers = np.array(
+        [float(word) for part in texts for word in (part.text or "").replace(",", " ").split()]
+    )
     first = texts[0] if texts else ring
     size = int(first.get("srsDimension") or 3)
     if _tag(first) == "pos":
@@ -346,13 +411,18 @@ def _attributes(building: Element) -> dict[str, Any]:
     attributes: dict[str, Any] = {}
     for child in building:
         texts = {_tag(element): element.text for element in child.iter() if element is not child}
-        name = child.get("name") or (texts.get("name") if _tag(child) == "genericAttribute" else None)
+        name = child.get("name") or (
+            texts.get("name") if _tag(child) == "genericAttribute" else None
+        )
         if name and "value" in texts:
             attributes[name] = texts["value"]
         elif not len(child) and (child.text or "").strip():
             attributes.setdefault(_tag(child), (child.text or "").strip())
     attributes.pop("geometry", None)
-    return {**attributes, "gml_id": next((building.get(key) for key in ID if building.get(key)), None)}
+    return {
+        **attributes,
+        "gml_id": next((building.get(key) for key in ID if building.get(key)), None),
+    }
 
 
 def _tag(element: Element) -> str:

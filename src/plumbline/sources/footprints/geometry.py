@@ -1,4 +1,5 @@
-"""Make footprints valid polygons: flatten solids, and repair invalid outlines if their ground is certain."""
+"""Make footprints valid polygons: flatten solids, and repair invalid outlines if their
+ground is certain."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def _redraw(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
             (shell, *holes), unclear = zip(*map(_fill, shapely.get_rings(part)), strict=True)
             ground = shapely.difference(shell, shapely.union_all(holes)) if holes else shell
             # Area of holes that the shell does not lose: outside of it, or in two holes at once.
-            cut_out = float(np.sum(shapely.area(holes))) - (shapely.area(shell) - shapely.area(ground))
+            cut_out = float(np.sum(shapely.area(holes))) - (
+                shapely.area(shell) - shapely.area(ground)
+            )
             doubt += sum(unclear) + cut_out
             parts.append(ground)
         whole = shapely.union_all(parts)
@@ -72,7 +75,8 @@ def _redraw(polygon: shapely.Geometry) -> tuple[shapely.Geometry, float]:
 
 
 def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
-    """Return the ground that a ring encloses once in its main sense, and the area that it encloses otherwise."""
+    """Return the ground that a ring encloses once in its main sense, and the area that it
+    encloses otherwise."""
     filled = shapely.polygons(ring)
     if shapely.is_valid(filled):
         return filled, 0.0
@@ -81,7 +85,10 @@ def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
     if not len(faces):
         return shapely.Polygon(), 0.0
     corners = shapely.get_coordinates(ring)
-    area, turns = shapely.area(faces), _turns(corners, shapely.get_coordinates(shapely.point_on_surface(faces)))
+    area, turns = (
+        shapely.area(faces),
+        _turns(corners, shapely.get_coordinates(shapely.point_on_surface(faces))),
+    )
     # The signed area does not depend on faces: a difference shows that lines were not cut properly.
     lost = abs(float(turns @ area) - _signed_area(corners))
     sense = 1 if turns @ area >= 0 else -1
@@ -90,9 +97,11 @@ def _fill(ring: shapely.Geometry) -> tuple[shapely.Geometry, float]:
 
 
 def _turns(corners: Float, points: Float) -> NDArray[np.int64]:
-    """Return (P,) how often a ring of corners (C, 2) goes round points (P, 2), counter-clockwise positive.
+    """Return (P,) how often a ring of corners (C, 2) goes round points (P, 2),
+    counter-clockwise positive.
 
-    Upward crossings of the ray to the east count 1, downward ones -1 (Sunday 2001, "winding number inclusion").
+    Upward crossings of the ray to the east count 1, downward ones -1 (Sunday 2001, "winding
+    number inclusion").
     """
     start, end = corners[None, :-1], corners[None, 1:]
     at = points[:, None]
@@ -121,10 +130,11 @@ WALL_M = 0.1
 
 
 def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
-    """Return polygons (B,), m, without heights, solids as the ground below their faces; and which (B,) had a wall.
+    """Return polygons (B,), m, without heights, solids as the ground below their faces; and
+    which (B,) had a wall.
 
-    Seen from above, walls are lines and the roof is over the floor. That is no valid polygon, and yet
-    it is clear which ground is the building.
+    Seen from above, walls are lines and the roof is over the floor. That is no valid
+    polygon, and yet it is clear which ground is the building.
     """
     flat = shapely.force_2d(geometry)
     solid = np.zeros(len(geometry), bool)
@@ -134,9 +144,14 @@ def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
         faces = faces[~shapely.is_empty(faces)]
         ground = shapely.force_2d(faces)
         lying = shapely.area(ground) > MIN_PART_M2
-        if any(np.ptp(shapely.get_coordinates(face, include_z=True)[:, 2]) > WALL_M for face in faces[~lying]):
+        if any(
+            np.ptp(shapely.get_coordinates(face, include_z=True)[:, 2]) > WALL_M
+            for face in faces[~lying]
+        ):
             solid[row] = True
-            flat[row] = _without_remains(shapely.union_all(ground[lying & shapely.is_valid(ground)]))
+            flat[row] = _without_remains(
+                shapely.union_all(ground[lying & shapely.is_valid(ground)])
+            )
     return flat, solid
 
 
@@ -152,9 +167,12 @@ POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 
 def take_polygons(geometry: Objects) -> Objects:
-    """Return the polygons in collections (B,), at any depth: some buildings include their entrances. Others stay."""
+    """Return the polygons in collections (B,), at any depth: some buildings include their
+    entrances. Others stay."""
     extracted = geometry.copy()
-    for row in np.flatnonzero(shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION):
+    for row in np.flatnonzero(
+        shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION
+    ):
         polygons = _polygons(geometry[row])
         if polygons:
             extracted[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
@@ -162,7 +180,11 @@ def take_polygons(geometry: Objects) -> Objects:
 
 
 def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
-    parts = shapely.get_parts(shape) if shape.geom_type in ("MultiPolygon", "GeometryCollection") else []
+    parts = (
+        shapely.get_parts(shape)
+        if shape.geom_type in ("MultiPolygon", "GeometryCollection")
+        else []
+    )
     inner = [polygon for part in parts for polygon in _polygons(part)]
     return [shape] if shape.geom_type == "Polygon" and not shape.is_empty else inner
 
@@ -174,12 +196,17 @@ def unlike_polygons(geometry: Objects) -> Objects:
     reasons = assign_reason(absent, ABSENT)
     for row in np.flatnonzero(~absent & ~np.isin(kind, POLYGONAL)):
         name = geometry[row].geom_type
-        reasons[row] = f"{name} without a polygon in it" if name == "GeometryCollection" else f"{name} and no polygon"
+        reasons[row] = (
+            f"{name} without a polygon in it"
+            if name == "GeometryCollection"
+            else f"{name} and no polygon"
+        )
     return np.where((reasons == None) & _beyond(geometry, np.inf), NO_NUMBER, reasons)  # noqa: E711
 
 
 def unwrap(geometry: Objects) -> Objects:
-    """Unwrap multipolygons of one part to polygons; several parts are one building and stay. Empty parts go."""
+    """Unwrap multipolygons of one part to polygons; several parts are one building and
+    stay. Empty parts go."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
     parts, owner = parts[~shapely.is_empty(parts)], owner[~shapely.is_empty(parts)]
     is_only = np.bincount(owner, minlength=len(geometry))[owner] == 1
@@ -191,7 +218,8 @@ def unwrap(geometry: Objects) -> Objects:
 
 
 def without_empty_holes(geometry: Objects) -> Objects:
-    """Remove holes without corners from polygons (B,), as GeoJSON can have: GEOS 3.14 crashes when it compares one."""
+    """Remove holes without corners from polygons (B,), as GeoJSON can have: GEOS 3.14
+    crashes when it compares one."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
     rings, part = shapely.get_rings(parts, return_index=True)
     filled = geometry.copy()
@@ -212,16 +240,21 @@ def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArr
     """
     reason = f"outside of what {crs}, the points' CRS, can show"
     outside = _beyond(geometry, FARTHEST_M)
-    advice = "Are they of the same place, with the easting (longitude) before the northing (latitude)?"
+    advice = (
+        "Are they of the same place, with the easting (longitude) before the northing (latitude)?"
+    )
     if 2 * outside.sum() > len(outside):
-        raise InputError(f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}", key="footprints.outside_crs")
+        raise InputError(
+            f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}", key="footprints.outside_crs"
+        )
     return sieve.leave_out(assign_reason(outside, reason), advice)
 
 
 def make_valid(
     sieve: FeatureFilter, geometry: Objects, crs: str
 ) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Make polygons (B,), m, valid and without heights; also return which (B,) go on and which (B,) were repaired.
+    """Make polygons (B,), m, valid and without heights; also return which (B,) go on and
+    which (B,) were repaired.
 
     The building may be on either side of a ring that crosses itself: such features are left out,
     unless the ground in doubt is a small part.
@@ -256,7 +289,8 @@ def make_valid(
             )
         if doubtful.any():
             warn(
-                "%s: %d invalid footprints drawn anew, with up to %.1f m² of ground in doubt: %s. Look at them.",
+                "%s: %d invalid footprints drawn anew, with up to %.1f m² of ground in doubt: "
+                "%s. Look at them.",
                 sieve.path,
                 doubtful.sum(),
                 repaired.doubt_m2[doubtful[invalid]].max(),
@@ -265,7 +299,9 @@ def make_valid(
             )
         geometry[invalid & ~lost] = repaired.geometry[~lost[invalid]]
         where = f"The first fault: {reason} (m in {crs})."
-        flat[invalid] = (shapely.area(repaired.geometry) < MIN_AREA_M2) & (repaired.doubt_m2 < MIN_AREA_M2)
+        flat[invalid] = (shapely.area(repaired.geometry) < MIN_AREA_M2) & (
+            repaired.doubt_m2 < MIN_AREA_M2
+        )
     flat |= ~invalid & (shapely.area(geometry) < MIN_AREA_M2)
     if 2 * flat.sum() > len(flat):
         raise InputError(

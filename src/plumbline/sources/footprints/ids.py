@@ -23,7 +23,8 @@ NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
 
 
 def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) -> None:
-    """Restore integers, in place, that are too large for the floats that pandas makes of columns with gaps.
+    """Restore integers, in place, that are too large for the floats that pandas makes of
+    columns with gaps.
 
     Args:
         frame: as read.
@@ -32,7 +33,11 @@ def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) ->
     if frame.columns.duplicated().any():
         return
     floats = frame.select_dtypes("float64")
-    suspect = [str(name) for name in floats if floats[name].isna().any() and (floats[name].abs() >= MAX_WHOLE).any()]
+    suspect = [
+        str(name)
+        for name in floats
+        if floats[name].isna().any() and (floats[name].abs() >= MAX_WHOLE).any()
+    ]
     table = read(suspect) if suspect else pa.table({})
     for name in suspect:
         column = table[name]
@@ -41,9 +46,20 @@ def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) ->
 
 
 ID = "building_id"
-NAMES_OF_IDS = ("@id", "id", "osm_id", "uuid", "gml_id", "objectid", "full_plus_code", "ogc_fid", "fid")
-"""Columns that files without `building_id` have for ids, the likelier first: OpenStreetMap's, GeoJSON's (`read_vector`
-puts the ids of its features into `id`), those of geographic information systems."""
+NAMES_OF_IDS = (
+    "@id",
+    "id",
+    "osm_id",
+    "uuid",
+    "gml_id",
+    "objectid",
+    "full_plus_code",
+    "ogc_fid",
+    "fid",
+)
+"""Columns that files without `building_id` have for ids, the likelier first:
+OpenStreetMap's, GeoJSON's (`read_vector` puts the ids of its features into `id`), those of
+geographic information systems."""
 SHAPEFILE_NAME = 10
 """Shapefiles cut the names of columns to so many characters: `building_i`."""
 SAME_M = 0.01
@@ -61,12 +77,15 @@ class Identified(NamedTuple):
     """Column of the ids; None where all are assigned."""
 
 
-def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[np.intp] | None = None) -> Identified:
+def identify(
+    path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[np.intp] | None = None
+) -> Identified:
     """Identify the features (F,).
 
-    They are those of `column`; where none is given, of `building_id` in any case of letters; else of the first of
-    `NAMES_OF_IDS` that differs between all buildings. A building without an id is named after its row,
-    `B0000001`, `B0000002`, …, with `_2` and so on behind where another has that name.
+    They are those of `column`; where none is given, of `building_id` in any case of
+    letters; else of the first of `NAMES_OF_IDS` that differs between all buildings. A
+    building without an id is named after its row, `B0000001`, `B0000002`, …, with `_2` and
+    so on behind where another has that name.
 
     Args:
         path: for messages.
@@ -75,14 +94,18 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         rows: of the features that are buildings; the others need no id. All without.
 
     Raises:
-        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are decimals too large to be
-            distinguished.
+        InputError: a `column` that was chosen is missing, an id holds a NUL, or ids are
+            decimals too large to be distinguished.
     """
     rows = np.arange(len(frame)) if rows is None else rows
     name = _find_id_column(path, frame, column, rows)
     names = np.char.mod("B%07d", np.arange(1, len(frame) + 1)).astype(object)
     if name is None:
-        log.info("%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.", path, ID)
+        log.info(
+            "%s: no column %s, buildings are named B0000001, B0000002, … in the file's order.",
+            path,
+            ID,
+        )
         return Identified(names, len(rows), None)
     if name != ID:
         log.info("%s: buildings are named by the column %s.", path, name)
@@ -98,11 +121,19 @@ def identify(path: Path, frame: pd.DataFrame, column: str | None, rows: NDArray[
         )
     unnamed = rows[empty[rows]]
     if len(unnamed):
-        warn("%s: %s without a value in column %s, named so.", path, name_features(unnamed, ids), name, key="ids.empty")
+        warn(
+            "%s: %s without a value in column %s, named so.",
+            path,
+            name_features(unnamed, ids),
+            name,
+            key="ids.empty",
+        )
     return Identified(ids, len(unnamed), name)
 
 
-def _find_id_column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]) -> str | None:
+def _find_id_column(
+    path: Path, frame: pd.DataFrame, wanted: str | None, rows: NDArray[np.intp]
+) -> str | None:
     """Find the name of the column of ids."""
     columns = [name for name in map(str, frame.columns) if name != "geometry"]
     name = ID if wanted is None else wanted
@@ -120,7 +151,9 @@ def _find_id_column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: N
             f"{path}: column {wanted} is missing; it has {', '.join(columns)}. Name one of these.",
             key="ids.missing_column",
         )
-    for candidate in (column for usual in NAMES_OF_IDS for column in columns if column.casefold() == usual):
+    for candidate in (
+        column for usual in NAMES_OF_IDS for column in columns if column.casefold() == usual
+    ):
         ids, empty = text_of(frame[candidate].iloc[rows])
         if not empty.any() and len(set(ids)) == len(ids):
             return candidate
@@ -128,7 +161,8 @@ def _find_id_column(path: Path, frame: pd.DataFrame, wanted: str | None, rows: N
 
 
 def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDArray[np.bool_]:
-    """Return which buildings (B,) to keep: the first of those with the same id and outline, as joined tiles have.
+    """Return which buildings (B,) to keep: the first of those with the same id and outline,
+    as joined tiles have.
 
     Raises:
         InputError: an id repeats with another outline; names file, column, ids and features.
@@ -141,7 +175,8 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
     is_other = np.zeros(len(series), bool)
     later, earlier = geometry[is_repeat], geometry[first]
     is_other[is_repeat] = ~(
-        shapely.equals_exact(later, earlier, tolerance=SAME_M, normalize=True) | shapely.equals(later, earlier)
+        shapely.equals_exact(later, earlier, tolerance=SAME_M, normalize=True)
+        | shapely.equals(later, earlier)
     )
     if is_other.any():
         ids = ", ".join(map(str, pd.unique(series[is_other])[:NAMED]))
@@ -160,7 +195,8 @@ def drop_duplicates(sieve: FeatureFilter, geometry: Objects, column: str) -> NDA
 
 
 def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
-    """Warn of buildings (B,) with the outline of an earlier one under another name: only one can get the points."""
+    """Warn of buildings (B,) with the outline of an earlier one under another name: only
+    one can get the points."""
     rounded = shapely.transform(geometry, lambda corners: np.round(corners / SAME_M) * SAME_M)
     series = pd.Series(shapely.to_wkb(shapely.normalize(rounded)))
     is_repeat = np.asarray(series.duplicated())
@@ -177,7 +213,8 @@ def warn_of_drawn_twice(sieve: FeatureFilter, geometry: Objects) -> int:
 
 
 def _check_exact(path: Path, values: pd.Series, column: str, rows: NDArray[np.intp]) -> None:
-    """Refuse integers stored as floats too large for exact integers: several ids may have become one."""
+    """Refuse integers stored as floats too large for exact integers: several ids may have
+    become one."""
     if not pd.api.types.is_float_dtype(values.dtype):
         return
     large = rows[np.asarray(values.abs() >= MAX_WHOLE)[rows]]
@@ -206,5 +243,7 @@ def _unused(names: Objects, used: set[str]) -> Objects:
     """Return unused names: with a number behind, if `used` has the name."""
     free = names.copy()
     for row in np.flatnonzero(np.isin(names, list(used))):
-        free[row] = next(name for number in itertools.count(2) if (name := f"{names[row]}_{number}") not in used)
+        free[row] = next(
+            name for number in itertools.count(2) if (name := f"{names[row]}_{number}") not in used
+        )
     return free

@@ -24,7 +24,12 @@ from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE, is_local
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import MARGIN_M, Area, Bounds
-from plumbline.sources.footprints.city_models import is_city_gml, is_city_json, read_city_gml, read_city_json
+from plumbline.sources.footprints.city_models import (
+    is_city_gml,
+    is_city_json,
+    read_city_gml,
+    read_city_json,
+)
 from plumbline.sources.footprints.ids import mend_integers
 from plumbline.sources.footprints.pages import read_page, warn_of_page, warn_of_request
 from plumbline.sources.footprints.selection import (
@@ -48,7 +53,13 @@ from plumbline.sources.footprints.source import (
     is_folder_of_parts,
     is_read_as_one,
 )
-from plumbline.sources.footprints.tables import FEATHER_SUFFIXES, has_outlines, read_csv, read_parquet, states_crs
+from plumbline.sources.footprints.tables import (
+    FEATHER_SUFFIXES,
+    has_outlines,
+    read_csv,
+    read_parquet,
+    states_crs,
+)
 
 PARQUET_SUFFIXES = (".parquet", ".geoparquet")
 VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
@@ -84,7 +95,8 @@ READ_FAULTS = (
 def read_vector(
     path: Path, layer: str | None = None, crs: str | None = None, area: Area | None = None
 ) -> geopandas.GeoDataFrame:
-    """Read the features of a file, in its own CRS, geometry in the column `geometry`; nested JSON as text.
+    """Read the features of a file, in its own CRS, geometry in the column `geometry`;
+    nested JSON as text.
 
     Args:
         path: the file.
@@ -93,8 +105,9 @@ def read_vector(
         area: of a large file only the features that reach into it are read.
 
     Raises:
-        InputError: the file is missing, empty, no vector file, a zip or gzip that is not safe to read, a table without
-            geometry, a GeoJSON with a CRS that is not known, or has no such layer.
+        InputError: the file is missing, empty, no vector file, a zip or gzip that is not
+            safe to read, a table without geometry, a GeoJSON with a CRS that is not known,
+            or has no such layer.
     """
     if not path.exists():
         raise InputError(f"{path}: no such file.", key="file.missing")
@@ -103,14 +116,20 @@ def read_vector(
     area = area.of_file(path) if area is not None else None
     if _is_columnar(path):
         if layer is not None:
-            raise InputError(f"{path}: no layer {layer}; a GeoParquet has no layers.", key="layer.missing")
+            raise InputError(
+                f"{path}: no layer {layer}; a GeoParquet has no layers.", key="layer.missing"
+            )
         frames = [_read_piece(Piece(path), Source(str(path), None), None, crs, area)]
     else:
-        frames = [_read_piece(piece, find_source(*piece), layer, crs, area) for piece in find_pieces(path, layer)]
+        frames = [
+            _read_piece(piece, find_source(*piece), layer, crs, area)
+            for piece in find_pieces(path, layer)
+        ]
     frame = concatenate_parts(path, frames)
     if area is not None:
         warn(
-            "%s: too large to be read whole; the %d features that reach into the area of the points are read (%s).",
+            "%s: too large to be read whole; the %d features that reach into the area of the "
+            "points are read (%s).",
             path,
             len(frame),
             area,
@@ -118,7 +137,8 @@ def read_vector(
         )
         if not len(frame):
             raise InputError(
-                f"{path}: no footprint is within {MARGIN_M:.0f} m of the points ({area}). Is it of that place?",
+                f"{path}: no footprint is within {MARGIN_M:.0f} m of the points ({area}). Is it "
+                "of that place?",
                 key="footprints.none_near_points",
             )
     return frame
@@ -130,13 +150,19 @@ def _read_piece(
     """Read one file of footprints."""
     path, ends = piece.path, source.ends
     if ends is not None and has_outlines(ends.start) and not ends.has_whole_outline:
-        raise InputError(f"{path}: cut off: its last outline has no end. Download it again.", key="csv.cut_off")
+        raise InputError(
+            f"{path}: cut off: its last outline has no end. Download it again.", key="csv.cut_off"
+        )
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             frame = _read_frame(path, source, layer, crs, area)
         for message in sorted(
-            {str(warning.message) for warning in caught if not issubclass(warning.category, RuntimeWarning)}
+            {
+                str(warning.message)
+                for warning in caught
+                if not issubclass(warning.category, RuntimeWarning)
+            }
         ):
             warn("%s: %s", path, message, key="footprints.reader_warning")
     except READ_FAULTS as error:
@@ -150,15 +176,25 @@ def _read_piece(
     if ends is not None:
         if ends.is_collection:
             check_named_crs(path, ends, frame.crs)
-        warn_of_page(source.content or path, read_page(*ends), read=len(frame) if area is None else None)
+        warn_of_page(
+            source.content or path, read_page(*ends), read=len(frame) if area is None else None
+        )
         if source.content is not None and source.content.member is not None and area is None:
             warn_of_request(path, len(frame))
-    frame = _set_crs(path, frame.reset_index(drop=True), crs, _format_of_default_crs(path, source, frame))
-    for name in [column for column, kind in frame.dtypes.items() if kind.kind == "O" and kind.name == "object"]:
-        # Objects within a GeoJSON's properties have no type that a table could hold: they go on as the text they were.
+    frame = _set_crs(
+        path, frame.reset_index(drop=True), crs, _format_of_default_crs(path, source, frame)
+    )
+    for name in [
+        column
+        for column, kind in frame.dtypes.items()
+        if kind.kind == "O" and kind.name == "object"
+    ]:
+        # Objects within a GeoJSON's properties have no type that a table could hold: they go
+        # on as the text they were.
         if frame[name].map(lambda value: isinstance(value, dict | list | np.ndarray)).any():
             frame[name] = [
-                None if value is None else json.dumps(value, default=_to_json_value) for value in frame[name]
+                None if value is None else json.dumps(value, default=_to_json_value)
+                for value in frame[name]
             ]
     return frame if frame.geometry.name == "geometry" else frame.rename_geometry("geometry")
 
@@ -167,10 +203,13 @@ def _fault(path: Path, error: Exception) -> InputError:
     """Return the error that states why a file cannot be read, and what to do."""
     suffix, reason = path.suffix.lower(), first_line_of(error)
     if (fault := fault_of_locks(error)) is not None:
-        return InputError(f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked")
+        return InputError(
+            f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked"
+        )
     if suffix in PARTS:
         return InputError(
-            f"{path}: a part of a Shapefile, which has no outlines. Give its {SHP}, with this file beside it.",
+            f"{path}: a part of a Shapefile, which has no outlines. Give its {SHP}, with this "
+            "file beside it.",
             key="shapefile.part",
         )
     if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
@@ -201,10 +240,14 @@ def concatenate_parts(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopa
             f"{path}: some of its parts state a CRS, others none. Give them in one CRS.",
             key="footprints.crs_of_some_parts",
         )
-    return pd.concat([frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True)
+    return pd.concat(
+        [frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True
+    )
 
 
-def _read_frame(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
+def _read_frame(
+    path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None
+) -> pd.DataFrame:
     if source.ends is None and _is_columnar(path):
         return read_parquet(path, crs, area)
     if (read := _find_reader(source)) is not None and source.content is not None:
@@ -219,39 +262,57 @@ def _to_json_value(value: Any) -> Any:
 
 def first_line_of(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
-    if "not recognized as being in a supported file format" in str(error):  # GDAL advises to name a driver
+    if "not recognized as being in a supported file format" in str(
+        error
+    ):  # GDAL advises to name a driver
         return UNKNOWN_FORMAT
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def is_folder_of_footprints(path: Path) -> bool:
     """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts."""
-    return path.is_dir() and (is_read_as_one(path) or _is_columnar(path) or is_folder_of_parts(path))
+    return path.is_dir() and (
+        is_read_as_one(path) or _is_columnar(path) or is_folder_of_parts(path)
+    )
 
 
 def _is_columnar(path: Path) -> bool:
     """Return whether a path is a Parquet, a folder of them, or a Feather."""
     if path.is_dir():
-        return any(file.suffix.lower() in PARQUET_SUFFIXES and file.name[0] not in HIDDEN for file in path.rglob("*"))
+        return any(
+            file.suffix.lower() in PARQUET_SUFFIXES and file.name[0] not in HIDDEN
+            for file in path.rglob("*")
+        )
     return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
 
 
-def _read_by_gdal(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
+def _read_by_gdal(
+    path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None
+) -> pd.DataFrame:
     pyogrio.set_gdal_config_options(OFFLINE)
     notes = path.with_suffix(".gfs")  # in which GDAL writes what it finds out about a GML
     had_notes = notes.exists()
     try:
         return _read_features(path, source, layer, crs, area)
     except READ_FAULTS as error:
-        if not any(text in str(error) for text in UNSUPPORTED) or any(sign in source.name for sign in UNQUOTABLE):
+        if not any(text in str(error) for text in UNSUPPORTED) or any(
+            sign in source.name for sign in UNQUOTABLE
+        ):
             raise
         with TemporaryDirectory() as folder:
             # GDAL makes polygons of the faces on the way (GDAL 3.11 and later).
-            command = f'gdal vector pipeline ! read "{source.name}" ! set-geom-type --geometry-type MULTIPOLYGONZ'
+            command = (
+                f'gdal vector pipeline ! read "{source.name}" ! set-geom-type '
+                "--geometry-type MULTIPOLYGONZ"
+            )
             pipeline = Path(folder, f"{path.stem}.gdalg.json")
-            pipeline.write_text(json.dumps({"type": "gdal_streamed_alg", "command_line": command}), encoding="utf-8")
+            pipeline.write_text(
+                json.dumps({"type": "gdal_streamed_alg", "command_line": command}), encoding="utf-8"
+            )
             try:
-                return _read_features(path, source._replace(name=str(pipeline), ends=None), layer, crs, area)
+                return _read_features(
+                    path, source._replace(name=str(pipeline), ends=None), layer, crs, area
+                )
             except READ_FAULTS:
                 raise error from None
     finally:
@@ -259,7 +320,9 @@ def _read_by_gdal(path: Path, source: Source, layer: str | None, crs: str | None
             notes.unlink(missing_ok=True)
 
 
-def _read_features(path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None) -> pd.DataFrame:
+def _read_features(
+    path: Path, source: Source, layer: str | None, crs: str | None, area: Area | None
+) -> pd.DataFrame:
     collection = source.ends is not None and source.ends.is_collection
     # A GeoJSON has one layer; to list it, all of it would be read once more.
     frames = []
@@ -273,7 +336,9 @@ def _read_features(path: Path, source: Source, layer: str | None, crs: str | Non
     return concatenate_parts(path, frames)
 
 
-def _find_reader(source: Source) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
+def _find_reader(
+    source: Source,
+) -> Callable[[CsvFile, str | None, Area | None], geopandas.GeoDataFrame] | None:
     """Return the reader for a file that GDAL cannot read as buildings; None for other files."""
     start = "" if source.ends is None else source.ends.start
     if is_city_json(start):
@@ -287,12 +352,17 @@ def _chosen_layers(path: Path, source: Source, wanted: str | None) -> list[str |
     if wanted is None and source.ends is not None and is_openstreetmap(source.ends.start):
         return [OSM_LAYER]
     if source.content is not None and source.content.member is not None and wanted is not None:
-        wanted = None if PurePosixPath(source.content.member).stem.casefold() == wanted.casefold() else wanted
+        wanted = (
+            None
+            if PurePosixPath(source.content.member).stem.casefold() == wanted.casefold()
+            else wanted
+        )
     return choose_layers(path, source.name, wanted)
 
 
 def _format_of_default_crs(path: Path, source: Source, frame: geopandas.GeoDataFrame) -> str | None:
-    """Return the format that gives the frame a CRS by default; None if the file states the CRS, or has none."""
+    """Return the format that gives the frame a CRS by default; None if the file states the
+    CRS, or has none."""
     if source.ends is None:
         is_columnar = _is_columnar(path) and path.suffix.lower() not in FEATHER_SUFFIXES
         return "GeoParquet" if is_columnar and not states_crs(path) else None
@@ -311,7 +381,9 @@ def _set_crs(
         return frame
     if frame.crs is None:
         return frame.set_crs(stated)
-    reason = f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
+    reason = (
+        f"coordinates in a {format_} without `crs` are degrees of" if format_ else "the file states"
+    )
     warn(
         "%s: crs %s of ingest.footprints does not count, %s %s.",
         path,
@@ -326,15 +398,20 @@ def _set_crs(
 def _crs_of(source: Source, layer: str | None, stated: str | None) -> str | None:
     """Return the CRS that the coordinates are in, by the file or by its user."""
     if assumes_crs(source.ends):
-        first = geopandas.read_file(source.name, layer=layer, max_features=SAMPLE, on_invalid="ignore")
+        first = geopandas.read_file(
+            source.name, layer=layer, max_features=SAMPLE, on_invalid="ignore"
+        )
         if not are_degrees(first.geometry.to_numpy()):
             return stated
     crs: str | None = pyogrio.read_info(source.name, layer=layer)["crs"]
     return stated if crs is None or is_local(pyproj.CRS(crs)) else crs
 
 
-def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, bounds: Bounds | None) -> pd.DataFrame:
-    # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building may be called 2024-01-01.
+def _read_layer(
+    path: Path, source: Source, layer: str | None, with_ids: bool, bounds: Bounds | None
+) -> pd.DataFrame:
+    # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building
+    # may be called 2024-01-01.
     options: dict[str, Any] = {"datetime_as_string": source.name.startswith(LINES)}
     if with_ids:
         options = {"DATE_AS_STRING": "YES"}
@@ -342,7 +419,8 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, b
     if is_osm:
         options["where"] = OSM_BUILDINGS
     encoding = None if source.language is None else BYTES
-    # A ring that cannot even be made a polygon would stop the reader without a word on where: as None it gets a place.
+    # A ring that cannot even be made a polygon would stop the reader without a word on where:
+    # as None it gets a place.
     frame: pd.DataFrame = geopandas.read_file(
         source.name,
         layer=layer,
@@ -355,10 +433,17 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, b
     mend_integers(
         frame,
         lambda names: pyogrio.read_arrow(
-            source.name, layer=layer, columns=names, read_geometry=False, bbox=bounds, encoding=encoding
+            source.name,
+            layer=layer,
+            columns=names,
+            read_geometry=False,
+            bbox=bounds,
+            encoding=encoding,
         )[1],
     )
-    if source.language is not None:  # last: until here columns have the names by which GDAL knows them
+    if (
+        source.language is not None
+    ):  # last: until here columns have the names by which GDAL knows them
         decoded = decode_texts(path, frame, source.language)
         if decoded is None:
             return _read_layer(path, source._replace(language=None), layer, with_ids, bounds)
@@ -367,6 +452,11 @@ def _read_layer(path: Path, source: Source, layer: str | None, with_ids: bool, b
         return name_openstreetmap(frame)
     ids = frame.index.to_numpy()
     # Where a feature has no id, or that of another, GDAL gives it its place.
-    if with_ids and FEATURE_ID not in frame.columns and len(ids) and not (ids == np.arange(len(ids))).any():
+    if (
+        with_ids
+        and FEATURE_ID not in frame.columns
+        and len(ids)
+        and not (ids == np.arange(len(ids))).any()
+    ):
         frame.insert(0, FEATURE_ID, ids)
     return frame

@@ -19,7 +19,10 @@ ATTRIBUTE = re.compile(r"""([\w:]+)\s*=\s*["']([^"']*)["']""")
 BROKEN_OFF = re.compile(r"<(?:\w+:)?truncatedResponse\b")
 REMARK = re.compile(r"<remark>\s*([^<]*)")
 ERROR = re.compile(r"error|timed out|timeout|out of memory", re.IGNORECASE)
-MATCHED, RETURNED = ("numberMatched", "totalFeatures", "matched"), ("numberReturned", "returned", "numberOfFeatures")
+MATCHED, RETURNED = (
+    ("numberMatched", "totalFeatures", "matched"),
+    ("numberReturned", "returned", "numberOfFeatures"),
+)
 """Names of the counts of WFS and OGC API Features; GeoServer; STAC (in `context`); WFS 1.1."""
 LEAST_LIMIT, LIMITS = 10, ("1", "2", "25", "5")
 """Smallest default limit of a server, and first digits of usual ones: 10, 200, 1,000, 2,500."""
@@ -27,7 +30,8 @@ WITH_PAGES = ("properties", "context", "links", "_links", "pagination")
 """Members in which servers put counts and links."""
 NEXT = ("next", "@odata.nextLink", "@iot.nextLink")
 REQUEST = "wfsrequest.txt"
-"""GeoServer puts the request into its zip of Shapefiles; its preview of a layer asks for 50 features."""
+"""GeoServer puts the request into its zip of Shapefiles; its preview of a layer asks for 50
+features."""
 LOOKED_AT = 2**16
 LIMIT = re.compile(r"[?&](?:maxFeatures|count)=(\d+)", re.IGNORECASE)
 SIGNS = ("exceededTransferLimit", "remark", *MATCHED, *RETURNED, *NEXT)
@@ -56,9 +60,12 @@ def read_page(start: str, end: str) -> Page:
     names = {name for name, _ in members}
     # Django REST: beside these members, `count` is the number on all pages.
     counts = (*MATCHED, "count") if names & {"next", "previous"} else MATCHED
-    remark = next((str(text) for name, text in members if name == "remark" and ERROR.search(str(text))), None)
+    remark = next(
+        (str(text) for name, text in members if name == "remark" and ERROR.search(str(text))), None
+    )
     has_more = any(
-        (name == "exceededTransferLimit" and value is True) or _is_next(name, value) for name, value in members
+        (name == "exceededTransferLimit" and value is True) or _is_next(name, value)
+        for name, value in members
     )
     return Page(_number(members, counts), _number(members, RETURNED), has_more, remark)
 
@@ -71,10 +78,13 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         read: features in it; None if not all were looked at.
     """
     # Pages that were joined keep the number of the first.
-    n_features = max((number for number in (page.returned, read) if number is not None), default=None)
+    n_features = max(
+        (number for number in (page.returned, read) if number is not None), default=None
+    )
     if page.fault is not None:
         warn(
-            "%s: the server broke off (%s): features are missing. Ask for a smaller area, or allow more time.",
+            "%s: the server broke off (%s): features are missing. Ask for a smaller area, or "
+            "allow more time.",
             source,
             " ".join(page.fault.split())[:120],
             key="page.broken_off",
@@ -116,10 +126,15 @@ def warn_of_request(path: Path, read: int) -> None:
     """Warn if a zip of GeoServer has as many features (`read`) as its request allowed."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(REQUEST)]
-        limit = LIMIT.search(archive.read(names[0])[:LOOKED_AT].decode("utf-8", "replace")) if names else None
+        limit = (
+            LIMIT.search(archive.read(names[0])[:LOOKED_AT].decode("utf-8", "replace"))
+            if names
+            else None
+        )
     if limit and read >= int(limit[1]):
         warn(
-            "%s: %d features, the most that the request in its %s allows (%s): others may be missing. Leave that out.",
+            "%s: %d features, the most that the request in its %s allows (%s): others may be "
+            "missing. Leave that out.",
             path,
             read,
             REQUEST,
@@ -135,7 +150,9 @@ def _read_page_of_xml(start: str, end: str) -> Page:
     remark = REMARK.search(end) if "<osm" in start else None
     fault = remark[1] if remark and ERROR.search(remark[1]) else None
     fault = "truncatedResponse" if BROKEN_OFF.search(end) else fault
-    return Page(_number(numbers, MATCHED), _number(numbers, RETURNED), bool(attributes.get("next")), fault)
+    return Page(
+        _number(numbers, MATCHED), _number(numbers, RETURNED), bool(attributes.get("next")), fault
+    )
 
 
 def _head(start: str) -> dict[str, Any]:
@@ -145,7 +162,8 @@ def _head(start: str) -> dict[str, Any]:
 
 
 def _tail(end: str) -> dict[str, Any]:
-    """Return the collection's members after its features: only the rest of the outermost object is JSON."""
+    """Return the collection's members after its features: only the rest of the outermost
+    object is JSON."""
     objects = (parse_object("{" + end[match.end() :]) for match in AFTER_ARRAY.finditer(end))
     return next((members for members in objects if members), {})
 

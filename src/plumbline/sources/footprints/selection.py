@@ -1,4 +1,5 @@
-"""Select the layer of a file that holds the footprints, and its usable features; log why others are left out."""
+"""Select the layer of a file that holds the footprints, and its usable features; log why
+others are left out."""
 
 from __future__ import annotations
 
@@ -54,7 +55,8 @@ class FeatureFilter:
         self.row = self.row[keep]
         if not len(self.row):
             raise InputError(
-                f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}", key="footprints.all_left_out"
+                f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}",
+                key="footprints.all_left_out",
             )
         return keep
 
@@ -76,12 +78,14 @@ class FeatureFilter:
 
     def _format_reasons(self) -> str:
         return "; ".join(
-            f"{len(rows)} {reason} ({name_features(rows, self.ids)})" for reason, rows in self.reasons.items()
+            f"{len(rows)} {reason} ({name_features(rows, self.ids)})"
+            for reason, rows in self.reasons.items()
         )
 
 
 def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
-    """Name features as `feature 3 (B7), feature 9 (B2) and 4 more`: rows, counted from 1, with their ids (F,)."""
+    """Name features as `feature 3 (B7), feature 9 (B2) and 4 more`: rows, counted from 1,
+    with their ids (F,)."""
     named = [f"feature {row + 1} ({ids[row]})" for row in rows[:NAMED]]
     return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
 
@@ -106,11 +110,15 @@ NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!
 
 def are_parts(names: Sequence[str]) -> bool:
     """Return whether several names differ in their numbers alone, as those of tiles do."""
-    return len(names) > 1 and len({NUMBER.sub(lambda match: match[1] or "#", name).casefold() for name in names}) == 1
+    return (
+        len(names) > 1
+        and len({NUMBER.sub(lambda match: match[1] or "#", name).casefold() for name in names}) == 1
+    )
 
 
 def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[str | None]:
-    """Choose the wanted layer; else the only one of polygons, or the only one of these with a name like footprints.
+    """Choose the wanted layer; else the only one of polygons, or the only one of these with
+    a name like footprints.
 
     All layers of polygons are chosen if they are the folders of a KML, or numbered parts.
 
@@ -122,17 +130,29 @@ def choose_layers(path: Path, source: str, wanted: str | None = None) -> list[st
     Raises:
         InputError: there is no such layer, or several that may be meant; the message names them.
     """
-    kinds = {str(name): str(kind).lower() for name, kind in pyogrio.list_layers(source) if kind is not None}
+    kinds = {
+        str(name): str(kind).lower()
+        for name, kind in pyogrio.list_layers(source)
+        if kind is not None
+    }
     listed = ", ".join(f"{name} ({kind})" for name, kind in kinds.items()) or "none with a geometry"
     if wanted is not None:
-        alike = [wanted] if wanted in kinds else [name for name in kinds if name.casefold() == wanted.casefold()]
+        alike = (
+            [wanted]
+            if wanted in kinds
+            else [name for name in kinds if name.casefold() == wanted.casefold()]
+        )
         if len(alike) != 1:
             raise InputError(f"{path}: no layer {wanted}; it has {listed}.", key="layer.missing")
         return [*alike]
     if len(kinds) < 2:
         return [next(iter(kinds), None)]
     likely = [name for name, kind in kinds.items() if any(word in kind for word in POLYGONAL)]
-    likely = likely or [name for name, kind in kinds.items() if any(word in kind for word in ANY)] or list(kinds)
+    likely = (
+        likely
+        or [name for name, kind in kinds.items() if any(word in kind for word in ANY)]
+        or list(kinds)
+    )
     named = name_alike(likely)
     if len(likely) > 1 and len(named) != 1:
         if PurePosixPath(source).suffix.lower() in KML or are_parts(likely):
@@ -160,11 +180,18 @@ def name_alike(names: list[str]) -> list[str]:
 
 
 def choose_member(path: Path, members: list[str]) -> str:
-    """Return the file in a zip that is named as footprints, else the first; log a choice among several."""
+    """Return the file in a zip that is named as footprints, else the first; log a choice
+    among several."""
     named = name_alike(members)
     chosen = named[0] if len(named) == 1 else members[0]
     if len(members) > 1:
-        warn("%s: %s found in it, %s is read.", path, ", ".join(members[:NAMED]), chosen, key="archive.member_chosen")
+        warn(
+            "%s: %s found in it, %s is read.",
+            path,
+            ", ".join(members[:NAMED]),
+            chosen,
+            key="archive.member_chosen",
+        )
     return chosen
 
 
@@ -181,7 +208,10 @@ def is_openstreetmap(start: str) -> bool:
 
 
 def name_openstreetmap(frame: pd.DataFrame) -> pd.DataFrame:
-    """Write ids to `@id` as OpenStreetMap does (way/12, relation/7): a way and a relation may share a number."""
+    """Write ids to `@id` as OpenStreetMap does (way/12, relation/7): a way and a relation
+    may share a number."""
     way = "way/" + frame["osm_way_id"].astype(str)
-    frame.insert(0, "@id", way.where(frame["osm_way_id"].notna(), "relation/" + frame["osm_id"].astype(str)))
+    frame.insert(
+        0, "@id", way.where(frame["osm_way_id"].notna(), "relation/" + frame["osm_id"].astype(str))
+    )
     return frame

@@ -1,4 +1,5 @@
-"""Check a Shapefile before GDAL opens it: that it is complete; and find the encoding of its texts."""
+"""Check a Shapefile before GDAL opens it: that it is complete; and find the encoding of its
+texts."""
 
 from __future__ import annotations
 
@@ -25,21 +26,24 @@ UTF_8 = "UTF-8"
 BYTES = "ISO-8859-1"
 """Encoding that reads each byte as a character, so that nothing is lost."""
 LANGUAGE, UNSTATED = 29, (0, 0x57)
-"""Place of the language driver in a .dbf; drivers that name no encoding: none, and that of the writer's computer."""
+"""Place of the language driver in a .dbf; drivers that name no encoding: none, and that of
+the writer's computer."""
 ENCODINGS = (".cpg", ".CPG", ".cst", ".CST")
 """Suffixes of files that state the encoding."""
 
 
 def check_whole(path: Path, member: str | None = None) -> None:
-    """Refuse a Shapefile that is shorter than its header states, or of which parts differ; ignore other files.
+    """Refuse a Shapefile that is shorter than its header states, or of which parts differ;
+    ignore other files.
 
     Args:
         path: the file, or the zip that has it.
         member: of the zip.
 
     Raises:
-        InputError: it was cut, which GDAL takes for buildings without an outline; its .dbf is not there, and with it
-            the ids; or its .shx, by which GDAL counts the outlines, is of another version.
+        InputError: it was cut, which GDAL takes for buildings without an outline; its .dbf
+            is not there, and with it the ids; or its .shx, by which GDAL counts the
+            outlines, is of another version.
     """
     shape = CsvFile(path, member)
     if PurePosixPath(member or path.name).suffix.lower() != SHP:
@@ -59,7 +63,8 @@ def check_whole(path: Path, member: str | None = None) -> None:
     if table is None:
         name = PurePosixPath(member or path.name).with_suffix(TABLES[0]).name
         raise InputError(
-            f"{shape}: its {name} is missing, which has the ids and all other columns. Put it beside it.",
+            f"{shape}: its {name} is missing, which has the ids and all other columns. Put it "
+            "beside it.",
             key="shapefile.no_table",
         )
     if index is None:
@@ -76,13 +81,17 @@ def check_whole(path: Path, member: str | None = None) -> None:
 
 
 def find_language(path: Path, member: str | None = None) -> int | None:
-    """Return the language driver that the .dbf of a Shapefile without a .cpg states, 0 for none; None for other files.
+    """Return the language driver that the .dbf of a Shapefile without a .cpg states, 0 for
+    none; None for other files.
 
     Args:
         path: the .shp, or the zip that has it.
         member: of the zip.
     """
-    if PurePosixPath(member or path.name).suffix.lower() != SHP or _beside(path, member, ENCODINGS) is not None:
+    if (
+        PurePosixPath(member or path.name).suffix.lower() != SHP
+        or _beside(path, member, ENCODINGS) is not None
+    ):
         return None
     table = _beside(path, member, TABLES)
     if table is None:
@@ -95,9 +104,9 @@ def find_language(path: Path, member: str | None = None) -> int | None:
 def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame | None:
     """Return a table that was read as `BYTES` with its texts as they were written.
 
-    They are UTF-8 if they can be that, perhaps with a letter cut in two at the end of a cell; with a warning where the
-    .dbf states another code page, as many programs do that write UTF-8. Else they are in that code page, or, with a
-    warning, in Windows-1252.
+    They are UTF-8 if they can be that, perhaps with a letter cut in two at the end of a
+    cell; with a warning where the .dbf states another code page, as many programs do that
+    write UTF-8. Else they are in that code page, or, with a warning, in Windows-1252.
 
     Args:
         path: for messages.
@@ -109,7 +118,9 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
     """
     columns = [name for name in frame.select_dtypes(["object", "string"]) if name != "geometry"]
     cells = (text for name in columns for text in frame[name].unique() if isinstance(text, str))
-    texts = [text.encode(BYTES) for text in (*map(str, frame.columns), *cells) if not text.isascii()]
+    texts = [
+        text.encode(BYTES) for text in (*map(str, frame.columns), *cells) if not text.isascii()
+    ]
     decoded, undecoded = [], []
     for text in texts:
         try:
@@ -143,7 +154,9 @@ def decode_texts(path: Path, frame: pd.DataFrame, language: int) -> pd.DataFrame
         if not isinstance(text, str):
             return text
         try:
-            return text.encode(BYTES).decode(*((UTF_8, "ignore") if is_utf_8 else (WESTERN, "strict")))
+            return text.encode(BYTES).decode(
+                *((UTF_8, "ignore") if is_utf_8 else (WESTERN, "strict"))
+            )
         except UnicodeDecodeError:  # a byte that Windows-1252 lacks
             return text
 
@@ -164,7 +177,10 @@ def _unpacked_bytes(part: CsvFile) -> int:
 def _beside(path: Path, member: str | None, suffixes: tuple[str, ...]) -> CsvFile | None:
     """Return the part of a Shapefile with one of the suffixes; None if it is not there."""
     if member is None:
-        return next((CsvFile(part) for suffix in suffixes if (part := path.with_suffix(suffix)).is_file()), None)
+        return next(
+            (CsvFile(part) for suffix in suffixes if (part := path.with_suffix(suffix)).is_file()),
+            None,
+        )
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
     parts = (str(PurePosixPath(member).with_suffix(suffix)) for suffix in suffixes)

@@ -17,8 +17,22 @@ from plumbline.core.errors import InputError
 from plumbline.core.geopackage import START as SQLITE_START
 from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete
-from plumbline.sources.files.foreign import OF_TILES, UNPACK, check_finished, describe_archive, kind_of, what_else
-from plumbline.sources.files.opened import GZIP_START, ZIP_START, check_zip, gdal_name, vector_members, zip_members
+from plumbline.sources.files.foreign import (
+    OF_TILES,
+    UNPACK,
+    check_finished,
+    describe_archive,
+    kind_of,
+    what_else,
+)
+from plumbline.sources.files.opened import (
+    GZIP_START,
+    ZIP_START,
+    check_zip,
+    gdal_name,
+    vector_members,
+    zip_members,
+)
 from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
 from plumbline.sources.footprints.selection import NAMED, are_parts, choose_member
 from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
@@ -52,7 +66,10 @@ class Ends(NamedTuple):
     def is_lines(self) -> bool:
         """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
         first, _, further = self.start.lstrip(SEPARATOR).partition("\n")
-        return further.lstrip(SEPARATOR).startswith("{") and (parse_object(first) or {}).get("type") == "Feature"
+        return (
+            further.lstrip(SEPARATOR).startswith("{")
+            and (parse_object(first) or {}).get("type") == "Feature"
+        )
 
     @property
     def has_whole_outline(self) -> bool:
@@ -68,7 +85,8 @@ class Ends(NamedTuple):
 
 
 def read_ends(content: CsvFile) -> Ends:
-    """Read the beginning and the end of a file; a packed one is unpacked for that, which shows whether it was cut.
+    """Read the beginning and the end of a file; a packed one is unpacked for that, which
+    shows whether it was cut.
 
     Raises:
         InputError: it cannot be unpacked.
@@ -80,7 +98,9 @@ def read_ends(content: CsvFile) -> Ends:
             last = stream.read()
         while chunk := stream.read(CHUNK_BYTES):
             last = (last + chunk)[-LOOKED_AT:]
-    return Ends(first.decode("utf-8-sig", "replace").lstrip(), last.decode("utf-8", "replace").strip())
+    return Ends(
+        first.decode("utf-8-sig", "replace").lstrip(), last.decode("utf-8", "replace").strip()
+    )
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
@@ -101,15 +121,23 @@ def check_named_crs(path: Path, ends: Ends, read: pyproj.CRS | None) -> None:
     stated = _named_crs(ends)
     if stated is None:
         return
-    properties = stated.get("properties") if isinstance(stated, dict) and stated.get("type") == "name" else None
+    properties = (
+        stated.get("properties")
+        if isinstance(stated, dict) and stated.get("type") == "name"
+        else None
+    )
     try:
-        named = pyproj.CRS.from_user_input(str(properties["name"]) if isinstance(properties, dict) else "")
+        named = pyproj.CRS.from_user_input(
+            str(properties["name"]) if isinstance(properties, dict) else ""
+        )
     except (KeyError, pyproj.exceptions.CRSError):
         named = None
     if named is None or read is None or named.is_projected != read.is_projected:
         raise InputError(
-            f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name such as "
-            '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove it where the '
+            f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name "
+            "such as "
+            '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove '
+            "it where the "
             "coordinates are degrees of longitude and latitude (WGS 84).",
             key="geojson.unknown_crs",
         )
@@ -129,8 +157,8 @@ def are_degrees(geometry: NDArray[np.object_]) -> bool:
 def _named_crs(ends: Ends) -> Any:
     """Return the collection's own `crs` member; None without one.
 
-    It is the collection's own, and not that of something within it, if what is before it or after it is all of an
-    object's rest.
+    It is the collection's own, and not that of something within it, if what is before it or
+    after it is all of an object's rest.
     """
     for match in CRS_MEMBER.finditer(ends.start):
         if parse_object(ends.start[: match.start()].rstrip().removesuffix(",") + "}") is not None:
@@ -138,7 +166,9 @@ def _named_crs(ends: Ends) -> Any:
                 return json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0]
             except ValueError:
                 return ends.start[match.end() :][:80]
-    tails = (parse_object("{" + ends.end[match.start() :]) for match in CRS_MEMBER.finditer(ends.end))
+    tails = (
+        parse_object("{" + ends.end[match.start() :]) for match in CRS_MEMBER.finditer(ends.end)
+    )
     return next((members["crs"] for members in tails if members is not None), None)
 
 
@@ -163,7 +193,10 @@ ZIPPED_SUFFIXES = (
     ".xml",
 )
 """Suffixes of files to look for in a zip, the likelier first; .xml often describes another file."""
-FILE_SUFFIXES = (*(suffix for suffix in ZIPPED_SUFFIXES if suffix not in (GDBTABLE, ".csv", ".xml")), ".kmz")
+FILE_SUFFIXES = (
+    *(suffix for suffix in ZIPPED_SUFFIXES if suffix not in (GDBTABLE, ".csv", ".xml")),
+    ".kmz",
+)
 """Suffixes of files that are footprints by their name; of a table, the content decides."""
 FOLDER_SUFFIXES = (GDBTABLE, SHP, ".tab")
 """Suffixes of files in a folder that is read as one: geodatabase, Shapefiles, MapInfo."""
@@ -173,7 +206,8 @@ LINES = "GeoJSONSeq:"
 
 
 class Source(NamedTuple):
-    """Name for GDAL to open, with the file's beginning and end; None for a folder or an unread file."""
+    """Name for GDAL to open, with the file's beginning and end; None for a folder or an
+    unread file."""
 
     name: str
     ends: Ends | None
@@ -192,7 +226,8 @@ class Piece(NamedTuple):
 
 
 def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
-    """Return the files that make up the footprints: the path, or the numbered parts in a folder or zip.
+    """Return the files that make up the footprints: the path, or the numbered parts in a
+    folder or zip.
 
     Args:
         path: what the user names. layer: in a zip of several files also the name of one.
@@ -202,11 +237,20 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
     """
     if path.is_file() and is_zip(path):
         members = _likeliest(path)
-        named = [name for name in members if PurePosixPath(name).stem.casefold() == (layer or "").casefold()]
+        named = [
+            name
+            for name in members
+            if PurePosixPath(name).stem.casefold() == (layer or "").casefold()
+        ]
         if len(named) == 1:
             return [Piece(path, named[0])]
         if layer is None and are_parts(members) and not any(map(is_geodatabase, members)):
-            warn("%s: its parts %s are read as one.", path, ", ".join(members[:NAMED]), key="footprints.read_as_one")
+            warn(
+                "%s: its parts %s are read as one.",
+                path,
+                ", ".join(members[:NAMED]),
+                key="footprints.read_as_one",
+            )
             return [Piece(path, name) for name in members]
     if not path.is_dir() or is_read_as_one(path):
         return [Piece(path)]
@@ -221,7 +265,8 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
         return [Piece(part) for part in parts]
     names = ", ".join(part.name for part in parts[:NAMED])
     raise InputError(
-        f"{path}: a folder, and any of its files may hold the footprints ({names}). Give one of them, or "
+        f"{path}: a folder, and any of its files may hold the footprints ({names}). Give one of "
+        "them, or "
         "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
         if parts
         else f"{path}: a folder without footprints. Give the file that holds them.",
@@ -230,19 +275,27 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
 
 
 def is_folder_of_parts(path: Path) -> bool:
-    """Return whether a folder holds numbered parts, of footprints or, in csv or zip, perhaps of points."""
+    """Return whether a folder holds numbered parts, of footprints or, in csv or zip,
+    perhaps of points."""
     return are_parts([file.name for file in _list_files(path)])
 
 
 def is_read_as_one(path: Path) -> bool:
     """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
-    return any(file.suffix.lower() in FOLDER_SUFFIXES and not file.name.startswith(".") for file in path.iterdir())
+    return any(
+        file.suffix.lower() in FOLDER_SUFFIXES and not file.name.startswith(".")
+        for file in path.iterdir()
+    )
 
 
 def _list_files(folder: Path) -> list[Path]:
     """Return the files of a folder that may be footprints, packed or not, by name."""
     wanted = (*FILE_SUFFIXES, ".csv", ".zip")
-    files = (file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith("."))
+    files = (
+        file
+        for file in sorted(folder.iterdir())
+        if file.is_file() and not file.name.startswith(".")
+    )
     return [file for file in files if unpacked_suffix(file.name) in wanted]
 
 
@@ -264,10 +317,12 @@ def find_source(path: Path, member: str | None = None) -> Source:
         path: the file or folder. member: of a zip; None: the likeliest.
 
     Raises:
-        InputError: a zip or gzip that is damaged, not safe to read, or without footprints; a Shapefile that is not
-            whole.
+        InputError: a zip or gzip that is damaged, not safe to read, or without footprints;
+            a Shapefile that is not whole.
     """
-    shapes = [file for file in path.glob("[!.]*") if file.suffix.lower() == SHP] if path.is_dir() else []
+    shapes = (
+        [file for file in path.glob("[!.]*") if file.suffix.lower() == SHP] if path.is_dir() else []
+    )
     if len(shapes) == 1:
         check_whole(shapes[0])
         return Source(str(path), None, find_language(shapes[0]))
@@ -288,7 +343,10 @@ def find_source(path: Path, member: str | None = None) -> Source:
             check_complete(path, member, zip_members(path))
         name, content = gdal_name(path, member), CsvFile(path, member)
     elif start.startswith(GZIP_START):
-        name, content = f"/vsigzip/{path.resolve()}", CsvFile(path, gzipped=True, max_ratio=MAX_VECTOR_RATIO)
+        name, content = (
+            f"/vsigzip/{path.resolve()}",
+            CsvFile(path, gzipped=True, max_ratio=MAX_VECTOR_RATIO),
+        )
     else:
         check_zip(path, start)
         if start.startswith(SQLITE_START):
@@ -304,25 +362,35 @@ def find_source(path: Path, member: str | None = None) -> Source:
             "buildings at its end are missing.",
             key="geojson.cut_off",
         )
-    return Source(f"{LINES}{name}" if ends.is_lines else name, ends, find_language(path, member), content)
+    return Source(
+        f"{LINES}{name}" if ends.is_lines else name, ends, find_language(path, member), content
+    )
 
 
 def is_geodatabase(member: str) -> bool:
-    """Return whether a name in a zip is the folder of a file geodatabase (.gdb), or the zip itself is one."""
+    """Return whether a name in a zip is the folder of a file geodatabase (.gdb), or the zip
+    itself is one."""
     return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
 
 
 def _likeliest(path: Path) -> list[str]:
-    """Find the files of the likeliest kind in any folder of a zip; for a file geodatabase, its folder."""
+    """Find the files of the likeliest kind in any folder of a zip; for a file geodatabase,
+    its folder."""
     members = vector_members(path, ZIPPED_SUFFIXES)
     members = list(
-        dict.fromkeys(str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in members)
+        dict.fromkeys(
+            str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name
+            for name in members
+        )
     )
     if not members or describe_archive(zip_members(path)).startswith("It is"):
         names = ", ".join(zip_members(path)[:NAMED]) or "nothing"
         raise InputError(
-            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds {names}. "
-            + (describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints."),
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds "
+            f"{names}. "
+            + (
+                describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints."
+            ),
             key="archive.no_footprints",
         )
     kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]

@@ -1,4 +1,5 @@
-"""Read footprints from tables that hold outlines as text or bytes: csv with WKT, Parquet without geo metadata."""
+"""Read footprints from tables that hold outlines as text or bytes: csv with WKT, Parquet
+without geo metadata."""
 
 from __future__ import annotations
 
@@ -27,9 +28,14 @@ from plumbline.sources.footprints.area import Area, touching
 from plumbline.sources.footprints.ids import mend_integers
 from plumbline.sources.footprints.source import are_degrees
 
-OUTLINE = re.compile(r'(?:^|[,;\t|"\n])\s*(?:SRID=\d+;\s*)?(?:MULTI)?POLYGON\s*(?:Z|M|ZM)?\s*\(', re.IGNORECASE)
+OUTLINE = re.compile(
+    r'(?:^|[,;\t|"\n])\s*(?:SRID=\d+;\s*)?(?:MULTI)?POLYGON\s*(?:Z|M|ZM)?\s*\(', re.IGNORECASE
+)
 """An outline as text in a cell: WKT, or PostGIS's EWKT."""
-HEX = re.compile(r'[,;\t|"\n](?:01(?:0[36]0000[028A]0|E[BE]030000)|00[028A]000000[36])[0-9A-F]{40}', re.IGNORECASE)
+HEX = re.compile(
+    r'[,;\t|"\n](?:01(?:0[36]0000[028A]0|E[BE]030000)|00[028A]000000[36])[0-9A-F]{40}',
+    re.IGNORECASE,
+)
 """An outline as hexadecimal WKB, as PostGIS writes a geometry into a csv."""
 EWKT = re.compile(r"\s*SRID=(\d+);", re.IGNORECASE)
 SEPARATORS = (",", ";", "\t", "|")
@@ -61,7 +67,9 @@ def has_outlines(start: str) -> bool:
     return bool(OUTLINE.search(start) or HEX.search(start))
 
 
-def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+def read_csv(
+    start: str, table: CsvFile, crs: str | None, area: Area | None
+) -> geopandas.GeoDataFrame:
     """Read a csv with a column of outlines; all other columns are text.
 
     Args:
@@ -77,7 +85,8 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
     header = (start.splitlines() or [""])[0]
     if OUTLINE.match(header):
         raise InputError(
-            f"{table}: its first line is an outline. Write the names of the columns before it, as `wkt`, and each "
+            f"{table}: its first line is an outline. Write the names of the columns before it, "
+            "as `wkt`, and each "
             'outline between double quotes ("POLYGON ((…))").',
             key="csv.no_header",
         )
@@ -97,7 +106,8 @@ def read_csv(start: str, table: CsvFile, crs: str | None, area: Area | None) -> 
 
 
 def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
-    """Read GeoParquet, GeoPandas' Feather, or a Parquet with outlines as WKB or WKT that lacks GeoParquet's metadata.
+    """Read GeoParquet, GeoPandas' Feather, or a Parquet with outlines as WKB or WKT that
+    lacks GeoParquet's metadata.
 
     Args:
         path: a file, or a folder of them.
@@ -113,11 +123,16 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
     dataset = pa_dataset.dataset(path, format="parquet")
     about, bounds = _describe_outlines(dataset), None
     if about is not None and area is not None:
-        crs_of_file = about["crs"] if "crs" in about else _find_default_crs(dataset, about["name"], crs)
+        crs_of_file = (
+            about["crs"] if "crs" in about else _find_default_crs(dataset, about["name"], crs)
+        )
         if crs_of_file is not None and "covering" in about:
             bounds = area.bounds_in(pyproj.CRS(crs_of_file))
         elif crs_of_file is not None and about.get("encoding") == "WKB":
-            about, crs = None, crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file)
+            about, crs = (
+                None,
+                crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file),
+            )
     if about is None:
         return _collect(str(path), dataset.to_batches(batch_size=BATCH_ROWS), crs, area)
     frame = geopandas.read_parquet(path, bbox=bounds)
@@ -127,7 +142,8 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
 
 
 def states_crs(path: Path) -> bool:
-    """Return whether a Parquet of footprints, or a folder of them, states a CRS, or that it has none."""
+    """Return whether a Parquet of footprints, or a folder of them, states a CRS, or that it
+    has none."""
     about = _describe_outlines(pa_dataset.dataset(path, format="parquet"))
     return about is None or "crs" in about
 
@@ -139,7 +155,8 @@ def _describe_outlines(dataset: pa_dataset.Dataset) -> dict[str, Any] | None:
 
 
 def _find_default_crs(dataset: pa_dataset.Dataset, column: str, stated: str | None) -> str | None:
-    """Return the CRS of a GeoParquet that names none: degrees, as the format has it, unless they cannot be."""
+    """Return the CRS of a GeoParquet that names none: degrees, as the format has it, unless
+    they cannot be."""
     first = next(dataset.to_batches(columns=[column], batch_size=SAMPLE), None)
     shapes = _plain_array(first[column]) if first is not None else pa.array([], pa.binary())
     is_wkb = pa.types.is_binary(shapes.type) or pa.types.is_large_binary(shapes.type)
@@ -180,18 +197,27 @@ def _collect(
             crs_of_rows = crs = _crs_of_field(batch.schema.field(column)) or crs
         geometry = parse(_plain_array(batch[column]))
         crs_of_rows = _find_crs_of_rows(source, column, geometry, crs_of_rows, crs_of_rows is crs)
-        bounds = area.bounds_in(pyproj.CRS(crs_of_rows)) if area is not None and crs_of_rows else None
-        rows = np.arange(len(geometry)) if bounds is None else np.flatnonzero(touching(geometry, bounds))
+        bounds = (
+            area.bounds_in(pyproj.CRS(crs_of_rows)) if area is not None and crs_of_rows else None
+        )
+        rows = (
+            np.arange(len(geometry))
+            if bounds is None
+            else np.flatnonzero(touching(geometry, bounds))
+        )
         parts.append(batch.drop_columns([column]).take(pa.array(rows)))
         shapes.append(geometry[rows])
     if column is None:
         raise InputError(
-            f"{source}: it holds no footprints. Is it of that place and that layer? Download it again.",
+            f"{source}: it holds no footprints. Is it of that place and that layer? Download it "
+            "again.",
             key="footprints.none",
         )
     frame = pa.Table.from_batches(parts).to_pandas()
     return geopandas.GeoDataFrame(
-        frame.drop(columns="geometry", errors="ignore"), geometry=np.concatenate(shapes), crs=crs_of_rows
+        frame.drop(columns="geometry", errors="ignore"),
+        geometry=np.concatenate(shapes),
+        crs=crs_of_rows,
     )
 
 
@@ -200,7 +226,10 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
     parsers: dict[str, Parse] = {}
     flat: list[str] = []
     for field in batch.schema:
-        first = next((value for value in _plain_array(batch[field.name]).drop_null().to_pylist() if value), None)
+        first = next(
+            (value for value in _plain_array(batch[field.name]).drop_null().to_pylist() if value),
+            None,
+        )
         parse = _parse_text if isinstance(first, str) and OUTLINE.match(first) else _parse_bytes
         shape = parse(pa.array([first]))[0] if isinstance(first, str | bytes) else None
         if shape is not None:
@@ -211,7 +240,8 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
     names = usual[:1] if len(names) > 1 and usual else names
     if len(names) > 1:
         raise InputError(
-            f"{source}: columns {', '.join(names)} all hold outlines. Keep the one of the footprints.",
+            f"{source}: columns {', '.join(names)} all hold outlines. Keep the one of the "
+            "footprints.",
             key="footprints.several_geometries",
         )
     if not names:
@@ -227,30 +257,40 @@ def _geometry_column(source: str, batch: pa.RecordBatch) -> tuple[str, Parse]:
 def _parse_text(values: pa.Array) -> NDArray[np.object_]:
     texts = ["" if text is None else text for text in values.to_pylist()]
     stated = [EWKT.match(text) for text in texts]
-    bare = np.array([text[srid.end() if srid else 0 :] for text, srid in zip(texts, stated, strict=True)], object)
+    bare = np.array(
+        [text[srid.end() if srid else 0 :] for text, srid in zip(texts, stated, strict=True)],
+        object,
+    )
     shapes = shapely.from_wkt(bare, on_invalid="ignore")
-    return np.asarray(shapely.set_srid(shapes, [int(srid[1]) if srid else 0 for srid in stated]), object)
+    return np.asarray(
+        shapely.set_srid(shapes, [int(srid[1]) if srid else 0 for srid in stated]), object
+    )
 
 
 def _parse_bytes(values: pa.Array) -> NDArray[np.object_]:
-    return np.asarray(shapely.from_wkb(np.array(values.to_pylist(), object), on_invalid="ignore"), object)
+    return np.asarray(
+        shapely.from_wkb(np.array(values.to_pylist(), object), on_invalid="ignore"), object
+    )
 
 
 def _find_crs_of_rows(
     source: str, column: str, geometry: NDArray[np.object_], crs: str | None, is_stated: bool
 ) -> str | None:
-    """Return the CRS in outlines of EWKT or EWKB, else `crs`, from the user or from earlier rows."""
+    """Return the CRS in outlines of EWKT or EWKB, else `crs`, from the user or from earlier
+    rows."""
     numbers = set(shapely.get_srid(geometry[~shapely.is_missing(geometry)]).tolist()) - {0}
     try:
         names = sorted(pyproj.CRS.from_epsg(number).to_string() for number in numbers)
     except pyproj.exceptions.CRSError:
         raise InputError(
-            f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.", key="crs.unknown"
+            f"{source}: column {column}: SRID {numbers} found, which EPSG does not list.",
+            key="crs.unknown",
         ) from None
     differing = names if is_stated or crs is None else sorted({*names, crs})
     if len(differing) > 1:
         raise InputError(
-            f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in one CRS.",
+            f"{source}: column {column}: outlines in {', '.join(differing)} found. Give them in "
+            "one CRS.",
             key="footprints.several_crss",
         )
     return names[0] if names else crs

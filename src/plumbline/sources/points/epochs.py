@@ -26,7 +26,8 @@ FIRST_YEAR, LAST_YEAR = 1990, 2100
 PROBE_DAY = datetime(2013, 4, 25, tzinfo=UTC)
 """Day by which patterns are tested: one that gives it back contains year, month and day."""
 LIKE_A_DAY = re.compile(
-    r"(?<!\d)(19|20)\d{5,6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ ]?[a-z]{3}[-/._ ]?\d{2,4}"
+    r"(?<!\d)(19|20)\d{5,6}(?!\d)|\d{1,4}[-/._ ]\d{1,2}[-/._ ]\d{2,4}|\d{1,2}[-/._ "
+    r"]?[a-z]{3}[-/._ ]?\d{2,4}"
     r"|(?<!\d)(19|20)\d\d\.\d{3,}(?!\d)",
     re.IGNORECASE,
 )
@@ -57,7 +58,8 @@ def check_pattern(source: str, pattern: str) -> str:
         if datetime.strptime(PROBE_DAY.strftime(whole), whole).date() == PROBE_DAY.date():
             return whole
     raise InputError(
-        f"{source}: epochs: {pattern!r} does not define a day. Write how the columns are named, as D%Y%m%d.",
+        f"{source}: epochs: {pattern!r} does not define a day. Write how the columns are named, "
+        "as D%Y%m%d.",
         key="epochs.no_day_in_pattern",
     )
 
@@ -65,8 +67,9 @@ def check_pattern(source: str, pattern: str) -> str:
 def find_days(source: str, header: list[str], pattern: str) -> Days:
     """Return column -> day for the columns with a day as `pattern` (of `check_pattern`) writes it.
 
-    Zeros before a number and small or capital letters do not matter: `3/1/2020` is `03/01/2020`, `JAN` is `Jan`. With
-    a time zone, the day is that of UTC. Several columns may be of one day.
+    Zeros before a number and small or capital letters do not matter: `3/1/2020` is
+    `03/01/2020`, `JAN` is `Jan`. With a time zone, the day is that of UTC. Several columns
+    may be of one day.
 
     Raises:
         InputError: a day is not of the age of satellites, or is none.
@@ -78,13 +81,15 @@ def find_days(source: str, header: list[str], pattern: str) -> Days:
             day = parse(name, pattern)
         except (ValueError, OverflowError):
             raise InputError(
-                f"{source}: {name} is named as an epoch, but no such day exists.", key="epochs.impossible_day"
+                f"{source}: {name} is named as an epoch, but no such day exists.",
+                key="epochs.impossible_day",
             ) from None
         if day is None:
             continue
         if not FIRST_YEAR <= day.year <= LAST_YEAR:
             raise InputError(
-                f"{source}: column {name} is of the year {day.year}, {FIRST_YEAR} to {LAST_YEAR} can be.",
+                f"{source}: column {name} is of the year {day.year}, {FIRST_YEAR} to {LAST_YEAR} "
+                "can be.",
                 key="epochs.impossible_year",
             )
         days[name] = np.datetime64(day, "D")
@@ -92,12 +97,14 @@ def find_days(source: str, header: list[str], pattern: str) -> Days:
 
 
 def _parse_strptime(name: str, pattern: str) -> date | None:
-    """Return the day in a name; None if the pattern does not fit; `ValueError` if it fits an impossible day."""
+    """Return the day in a name; None if the pattern does not fit; `ValueError` if it fits
+    an impossible day."""
     short = re.sub(r"(\.\d{6})\d+", r"\1", name)  # nanoseconds, which Python cannot read
     try:
         moment = datetime.strptime(short, pattern)
     except (ValueError, re.error):
-        # The probe day's digits are replaced by any digits: d_20161345 is a misspelt epoch, and not some other column.
+        # The probe day's digits are replaced by any digits: d_20161345 is a misspelt epoch,
+        # and not some other column.
         if re.fullmatch(re.sub(r"\d", r"\\d", re.escape(PROBE_DAY.strftime(pattern))), name):
             raise ValueError(name) from None
         return None
@@ -116,7 +123,8 @@ def _normalise_name(name: str, pattern: str) -> str:
 
 
 def _split_at_word(pattern: str) -> tuple[re.Pattern[str], str, date | None]:
-    """Return the pattern of names, the word, and the day that days count from; `ValueError` for an impossible day."""
+    """Return the pattern of names, the word, and the day that days count from; `ValueError`
+    for an impossible day."""
     word = WORD.search(pattern)
     if word is None:
         raise ValueError(pattern)
@@ -153,7 +161,9 @@ def _parse_word(name: str, pattern: str) -> date | None:
     return date(year, 1, 1) + timedelta(days=days)
 
 
-def average_same_days(values: NDArray[np.float32], days: NDArray[np.datetime64], axis: int = -1) -> NDArray[np.float32]:
+def average_same_days(
+    values: NDArray[np.float32], days: NDArray[np.datetime64], axis: int = -1
+) -> NDArray[np.float32]:
     """Average the displacements of epochs on the same day; one epoch for each day remains.
 
     Args:
@@ -168,24 +178,35 @@ def average_same_days(values: NDArray[np.float32], days: NDArray[np.datetime64],
 
 
 def same_day_notes(names: list[str], days: NDArray[np.datetime64]) -> list[str]:
-    """Return a note on the epochs that are averaged because they are on the same day; empty without any.
+    """Return a note on the epochs that are averaged because they are on the same day; empty
+    without any.
 
     Args:
         names: (T,) how the file calls them. days: (T,) ascending.
     """
-    repeated_days = [day for day, count in zip(*np.unique(days, return_counts=True), strict=True) if count > 1]
+    repeated_days = [
+        day for day, count in zip(*np.unique(days, return_counts=True), strict=True) if count > 1
+    ]
     shown = [
         " and ".join(name for name, day in zip(names, days, strict=True) if day == repeated_day)
         for repeated_day in repeated_days[:3]
     ]
     return (
-        [AVERAGED % (", ".join(shown) + (f" and {len(repeated_days) - 3} more" if len(repeated_days) > 3 else ""))]
+        [
+            AVERAGED
+            % (
+                ", ".join(shown)
+                + (f" and {len(repeated_days) - 3} more" if len(repeated_days) > 3 else "")
+            )
+        ]
         if repeated_days
         else []
     )
 
 
-def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]) -> NDArray[np.bool_]:
+def observed(
+    source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Return which epochs (T,) have a value, or all if there is no value; warn of the rest.
 
     Otherwise, changes would be reported for a time without observations.
@@ -207,11 +228,15 @@ def observed(source: str, epochs: NDArray[np.datetime64], values: NDArray[np.int
     return has_values
 
 
-def find_epochs(source: str, header: list[str], patterns: Sequence[str], passed: Sequence[str] = ()) -> Days:
-    """Return column -> day by the first pattern that finds enough; warn of other columns that look like days.
+def find_epochs(
+    source: str, header: list[str], patterns: Sequence[str], passed: Sequence[str] = ()
+) -> Days:
+    """Return column -> day by the first pattern that finds enough; warn of other columns
+    that look like days.
 
     Args:
-        source: names the file. header: names of the columns. patterns: as of `check_pattern`, the first one is shown.
+        source: names the file. header: names of the columns. patterns: as of
+            `check_pattern`, the first one is shown.
         passed: beginnings of the names of columns that look like days and are none.
 
     Raises:
@@ -222,7 +247,11 @@ def find_epochs(source: str, header: list[str], patterns: Sequence[str], passed:
         days = find_days(source, header, pattern)
         if len(days) >= MIN_EPOCHS:
             break
-    unmatched = [name for name in like_days(header) if name not in days and not name.startswith(tuple(passed))]
+    unmatched = [
+        name
+        for name in like_days(header)
+        if name not in days and not name.startswith(tuple(passed))
+    ]
     shown = ", ".join(map(repr, unmatched[:3] or header[-3:])) or "none"
     if len(days) < MIN_EPOCHS:
         raise InputError(
@@ -252,7 +281,8 @@ def like_days(names: list[str]) -> list[str]:
 def velocity_mm_per_year(
     displacement: NDArray[np.floating[Any]], epochs: NDArray[np.datetime64]
 ) -> NDArray[np.float64]:
-    """Fit the slope of displacement (N, T), mm, by least squares, ignoring NaN; NaN below two epochs."""
+    """Fit the slope of displacement (N, T), mm, by least squares, ignoring NaN; NaN below
+    two epochs."""
     days = (epochs - epochs[:1]).astype("timedelta64[D]").astype(float)
     displacement = displacement.astype(float)
     is_observed = np.isfinite(displacement)

@@ -1,4 +1,5 @@
-"""Check the line of sight of a product against the orbits of satellites, and against its own name."""
+"""Check the line of sight of a product against the orbits of satellites, and against its own
+name."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Pro
         InputError: points are seen from the north or south.
     """
     level = np.median(los[:, :2], axis=0) if len(los) else np.zeros(2)
-    if np.linalg.norm(level) < MIN_LEVEL_PART or abs(level[0]) >= np.sin(np.radians(MIN_NORTH_ANGLE_DEG)) * np.hypot(
-        *level
-    ):
+    if np.linalg.norm(level) < MIN_LEVEL_PART or abs(level[0]) >= np.sin(
+        np.radians(MIN_NORTH_ANGLE_DEG)
+    ) * np.hypot(*level):
         return
     azimuth = np.degrees(np.arctan2(*level)) % 360
     view = f"it is seen from {azimuth:.0f} degrees (clockwise from north)"
@@ -48,7 +49,8 @@ def check_east_or_west(los: NDArray[np.float64], file: object, about: params.Pro
             f"which the antenna looks, heading_deg is {likely:g}"
         )
     raise InputError(
-        f"{file}: {view}, as {origin}: no radar satellite looks north or south, all fly near the poles. {advice}.",
+        f"{file}: {view}, as {origin}: no radar satellite looks north or south, all fly near the "
+        f"poles. {advice}.",
         key="sight.not_east_or_west",
     )
 
@@ -61,7 +63,11 @@ def pass_of(heading_deg: float) -> str:
 def pass_in(name: str) -> str | None:
     """Return the pass that a name contains as a separate word; None for neither, or both."""
     words = re.split(r"[^a-z]+", name.lower())
-    passes = {flown for flown, pattern in PASSES.items() if any(re.fullmatch(pattern, word) for word in words)}
+    passes = {
+        flown
+        for flown, pattern in PASSES.items()
+        if any(re.fullmatch(pattern, word) for word in words)
+    }
     return passes.pop() if len(passes) == 1 else None
 
 
@@ -91,7 +97,8 @@ def check_one_side(
     neither.
 
     Args:
-        los: (N, 3) of a block. first: level part (2,) of the product's first line of sight; None: it is in this block.
+        los: (N, 3) of a block. first: level part (2,) of the product's first line of sight;
+            None: it is in this block.
         file: for the message.
 
     Returns:

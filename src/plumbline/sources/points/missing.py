@@ -49,11 +49,16 @@ def warn_of_unit(path: Path, sizes: Sizes, can_be_stated: bool) -> None:
     n_finite, n_small, n_large = sizes
     if not n_finite or 2 * max(n_small, n_large) < n_finite:
         return
-    size = f"at most {MIN_TYPICAL_MM:g} mm" if n_small >= n_large else f"{MAX_TYPICAL_MM:g} mm and more"
+    size = (
+        f"at most {MIN_TYPICAL_MM:g} mm"
+        if n_small >= n_large
+        else f"{MAX_TYPICAL_MM:g} mm and more"
+    )
     advice = (
         "units in ingest.products states it (docs/formats.md)."
         if can_be_stated
-        else "Its format is in mm, and nothing else can be stated of it: convert the file, or download it again."
+        else "Its format is in mm, and nothing else can be stated of it: convert the file, or "
+        "download it again."
     )
     warn(
         "%s: half of its displacements are %s. Are they in another unit than is taken? %s",
@@ -76,7 +81,8 @@ MAX_STEP_DEVIATION = 1e-3
 
 
 def step_of(values: NDArray[np.float64]) -> float | None:
-    """Return the largest power of ten that divides all values; None if it is finer than tried, or for few values."""
+    """Return the largest power of ten that divides all values; None if it is finer than
+    tried, or for few values."""
     if len(values) < MIN_VALUES:
         return None
     for power in range(COARSEST, FINEST - 1, -1):
@@ -89,13 +95,19 @@ def step_of(values: NDArray[np.float64]) -> float | None:
     return None
 
 
-def warn_of_rounding(source: object, x: NDArray[np.float64], y: NDArray[np.float64], degrees: bool) -> None:
+def warn_of_rounding(
+    source: object, x: NDArray[np.float64], y: NDArray[np.float64], degrees: bool
+) -> None:
     """Warn if rounded positions are further apart than points of one building.
 
     Args:
-        source: names the file. x, y: (N,) as the file has them. degrees: they are longitudes and latitudes, not metres.
+        source: names the file. x, y: (N,) as the file has them. degrees: they are
+            longitudes and latitudes, not metres.
     """
-    for name, values in (("longitudes" if degrees else "eastings", x), ("latitudes" if degrees else "northings", y)):
+    for name, values in (
+        ("longitudes" if degrees else "eastings", x),
+        ("latitudes" if degrees else "northings", y),
+    ):
         step = step_of(values)
         metres = (step or 0) * (METRES_A_DEGREE if degrees else 1)
         if name == "longitudes":
@@ -195,7 +207,8 @@ class Missing:
         self._cells = 0
 
     def drop(self, values_PT: Values) -> None:
-        """Replace codes for missing values by NaN, in place, in series (P, T) as they are in the file."""
+        """Replace codes for missing values by NaN, in place, in series (P, T) as they are
+        in the file."""
         self._cells += values_PT.size
         if self._searches:
             for code in (*usual_codes(values_PT), *find_codes(values_PT)):
@@ -224,7 +237,8 @@ class Missing:
         return is_stated
 
     def warn_of_codes(self) -> None:
-        """Warn at the end of the product about codes that were found but not stated, and reset the counts."""
+        """Warn at the end of the product about codes that were found but not stated, and
+        reset the counts."""
         if not self._searches:
             return
         for code, count in self._codes.items():
@@ -245,7 +259,8 @@ class Missing:
 
 
 def find_codes(values_PT: Values) -> list[float]:
-    """Find codes in series (P, T): numbers that repeat exactly, far outside of their series; 0 by its share."""
+    """Find codes in series (P, T): numbers that repeat exactly, far outside of their
+    series; 0 by its share."""
     some_PT = values_PT[:: max(1, values_PT.size // SAMPLED_CELLS)]
     # Of different values: a code counts once, whatever share of the cells it has.
     usual = np.unique(some_PT[np.isfinite(some_PT)])
@@ -282,9 +297,15 @@ def _is_far(code: float, rest_PT: Values, min_distance: float) -> bool:
     filled_PT = rest_PT[np.isfinite(rest_PT).any(axis=1)]
     if not len(filled_PT):  # whole series of it
         return True
-    lowest, highest = np.fmin.reduce(filled_PT, axis=1).astype(float), np.fmax.reduce(filled_PT, axis=1).astype(float)
+    lowest, highest = (
+        np.fmin.reduce(filled_PT, axis=1).astype(float),
+        np.fmax.reduce(filled_PT, axis=1).astype(float),
+    )
     gap = np.maximum(lowest - code, code - highest)
-    return bool(np.mean(gap > np.maximum(MIN_DISTANCE_RANGES * (highest - lowest), min_distance)) >= MIN_SERIES_SHARE)
+    return bool(
+        np.mean(gap > np.maximum(MIN_DISTANCE_RANGES * (highest - lowest), min_distance))
+        >= MIN_SERIES_SHARE
+    )
 
 
 def _zero_is_code(values_PT: Values, usual: Values) -> bool:

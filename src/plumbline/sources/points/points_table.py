@@ -32,7 +32,8 @@ COLUMNS = {
     "displacement": pa.list_(pa.float32()),
 }
 WRITING: dict[str, Any] = {
-    # LZ4 and series without nulls: twice as fast to write as Zstandard and nullable ones, for a file an eighth larger.
+    # LZ4 and series without nulls: twice as fast to write as Zstandard and nullable ones, for
+    # a file an eighth larger.
     "compression": "lz4",
     "use_dictionary": ["track", "displacement.list.element"],
     "write_statistics": False,
@@ -40,7 +41,10 @@ WRITING: dict[str, Any] = {
 }
 SERIES = pa.list_(pa.field("element", pa.float32(), nullable=False))
 SCHEMA = pa.schema(
-    [pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False) for name, kind in COLUMNS.items()]
+    [
+        pa.field(name, SERIES if pa.types.is_list(kind) else kind, nullable=False)
+        for name, kind in COLUMNS.items()
+    ]
 )
 SCALARS = ("easting", "northing", "height", "los_east", "los_north", "los_up")
 
@@ -57,7 +61,8 @@ def write_points(tracks: Sequence[Track], path: Path) -> None:
 
 
 def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
-    """Write tracks as `write_points` does, from one or more blocks of points for each track, without copying series.
+    """Write tracks as `write_points` does, from one or more blocks of points for each
+    track, without copying series.
 
     Raises:
         InputError: as `write_points`.
@@ -67,7 +72,8 @@ def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise InputError(
-            f"{path}: two products are named {twice[0]}. Give each product once, under a name of its own.",
+            f"{path}: two products are named {twice[0]}. Give each product once, under a name of "
+            "its own.",
             key="points_table.repeated_track",
         )
     crss = sorted({track.crs for track in tracks})
@@ -79,7 +85,9 @@ def write_blocks(blocks: Sequence[Sequence[Track]], path: Path) -> None:
     about = {
         "version": VERSION,
         "crs": crss[0],
-        "tracks": [{"name": track.name, "epochs": [str(day) for day in track.epochs]} for track in tracks],
+        "tracks": [
+            {"name": track.name, "epochs": [str(day) for day in track.epochs]} for track in tracks
+        ],
     }
     schema = SCHEMA.with_metadata({METADATA_KEY: json.dumps(about).encode()})
     with atomic_file(path) as temporary, pq.ParquetWriter(temporary, schema, **WRITING) as writer:
@@ -92,14 +100,16 @@ def read_points_table(path: Path) -> list[Track]:
     """Read a points table; tracks come in the order they were written.
 
     Raises:
-        InputError: the file is missing, is not a points table of this version, or contradicts itself.
+        InputError: the file is missing, is not a points table of this version, or
+            contradicts itself.
     """
     try:
         table = pq.read_table(path, page_checksum_verification=True)
         about = json.loads((table.schema.metadata or {})[METADATA_KEY])
         if about["version"] != VERSION:
             raise InputError(
-                f"{path}: points table of version {about['version']}, {VERSION} is needed. Make it again.",
+                f"{path}: points table of version {about['version']}, {VERSION} is needed. Make "
+                "it again.",
                 key="points_table.other_version",
             )
         table = table.select(list(COLUMNS)).cast(pa.schema(list(COLUMNS.items())))

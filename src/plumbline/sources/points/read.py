@@ -24,12 +24,16 @@ from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity,
 
 PART_BYTES = 2**28
 """Size of the parts of a csv, which are read independently."""
-NUMBERED_ANEW = "%s: points of several places share an identifier (rounded by a spreadsheet?): all are numbered anew."
+NUMBERED_ANEW = (
+    "%s: points of several places share an identifier (rounded by a spreadsheet?): "
+    "all are numbered anew."
+)
 LEFT_OUT = (
     (
         NO_HEIGHT,
         "a height",
-        "Fill the column; where its columns are described in params.yaml, leave height out of them.",
+        "Fill the column; where its columns are described in params.yaml, leave height out of "
+        "them.",
     ),
     (NO_SIGHT, "a line of sight", "Correct the codes of `missing` in ingest.products."),
 )
@@ -40,13 +44,15 @@ SAMPLED_POINTS = 10_000
 """Number of points whose displacements show their unit."""
 
 
-def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int | None] = (0, None)) -> PointSource:
+def open_product(
+    file: ProductFile, crs: str | None = None, part: tuple[int, int | None] = (0, None)
+) -> PointSource:
     """Open a point product of any known format.
 
     Args:
         file: the product, as `recognise` returns it.
-        crs: projected CRS that the points are wanted in; None: that of the file, or where it has degrees, the UTM zone
-            of its middle.
+        crs: projected CRS that the points are wanted in; None: that of the file, or where
+            it has degrees, the UTM zone of its middle.
         part: range of bytes whose lines are wanted, of a product that can be cut (`parts_of`).
 
     Raises:
@@ -66,7 +72,10 @@ def open_product(file: ProductFile, crs: str | None = None, part: tuple[int, int
     notes = list(source.notes)
     if about.moved_m is not None:
         east, north = about.moved_m
-        notes.append(f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products says")
+        notes.append(
+            f"its points are moved by {east:g} m east and {north:g} m north, as ingest.products "
+            "says"
+        )
     if about.raised_m is not None:
         notes.append(f"its heights are raised by {about.raised_m:g} m, as ingest.products says")
     return replace(source, blocks=blocks, notes=tuple(notes))
@@ -82,7 +91,9 @@ def _correct_positions(track: Track, about: params.Product) -> Track:
 
 def _open_by_kind(file: ProductFile, crs: str | None, part: tuple[int, int | None]) -> PointSource:
     if file.kind == "hdf5":
-        return (open_licsbas if file.format == "licsbas" else open_mintpy)(file.opened, file.about, crs)
+        return (open_licsbas if file.format == "licsbas" else open_mintpy)(
+            file.opened, file.about, crs
+        )
     layout_of, header, about = FORMATS[file.format].layout_of, list(file.header), file.about
     if file.csv is None or layout_of is None:
         raise ValueError(f"a file of format {file.format} is no table")
@@ -101,7 +112,8 @@ def read_points(
     crs: str | None = None,
     folder: Path | None = None,
 ) -> Track:
-    """Recognise a file and read all of its points: arguments as of `recognise`, `open_product` and `all_points`.
+    """Recognise a file and read all of its points: arguments as of `recognise`,
+    `open_product` and `all_points`.
 
     Raises:
         InputError: as they do, or for a row.
@@ -111,7 +123,8 @@ def read_points(
 
 
 def read_source(file: ProductFile, source: PointSource, folder: Path | None = None) -> Track:
-    """Read all points of a product that `open_product` has opened, and log notes and warnings about them.
+    """Read all points of a product that `open_product` has opened, and log notes and
+    warnings about them.
 
     `folder`: see `all_points`.
 
@@ -120,15 +133,23 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
     """
     path, about = file.path, file.about
     track = all_points(source, folder)
-    log.info("%s: %d points, %d epochs, %s to %s", path, *track.displacement.shape, *track.epochs[[0, -1]])
+    log.info(
+        "%s: %d points, %d epochs, %s to %s",
+        path,
+        *track.displacement.shape,
+        *track.epochs[[0, -1]],
+    )
     if about.moved_m is not None:
-        log.info("%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m)
+        log.info(
+            "%s: moved by %g m east and %g m north, as ingest.products says", path, *about.moved_m
+        )
     if about.raised_m is not None:
         log.info("%s: heights raised by %g m, as ingest.products says", path, about.raised_m)
     repeated = track.dropped.get("duplicate_id", 0)
     if repeated:
         warn(
-            "%s: %d of %d points repeat the identifier and the place of one before them and are left out.",
+            "%s: %d of %d points repeat the identifier and the place of one before them and are "
+            "left out.",
             path,
             repeated,
             repeated + len(track),
@@ -139,7 +160,10 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
         track = replace(track, point_id=numbered(1, len(track)))
     for reason, missing_value, advice in LEFT_OUT:
         if reason in track.dropped and not len(track):
-            raise InputError(f"{path}: none of its points has {missing_value}. {advice}", key="points.all_left_out")
+            raise InputError(
+                f"{path}: none of its points has {missing_value}. {advice}",
+                key="points.all_left_out",
+            )
         if reason in track.dropped:
             warn(
                 "%s: %d points have no %s and are left out.",
@@ -149,9 +173,14 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
                 key="points.left_out",
             )
     has_heights = not source.columns.get("height", "none").startswith("none")
-    if len(track) >= MIN_HEIGHTS and np.ptp(track.height) == 0 and (has_heights or track.height[0] != 0):
+    if (
+        len(track) >= MIN_HEIGHTS
+        and np.ptp(track.height) == 0
+        and (has_heights or track.height[0] != 0)
+    ):
         warn(
-            "%s: all of its points have the height %g m. Tilts need differences of height: is it the right column?",
+            "%s: all of its points have the height %g m. Tilts need differences of height: is it "
+            "the right column?",
             path,
             track.height[0],
             key="heights.flat",
@@ -161,7 +190,8 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
 
 
 def can_state_units(file: ProductFile) -> bool:
-    """Return whether `units` may be stated for a product in `ingest.products`: not if its format fixes them."""
+    """Return whether `units` may be stated for a product in `ingest.products`: not if its
+    format fixes them."""
     return "units" in FORMATS[file.format].uses
 
 
@@ -173,7 +203,11 @@ def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
     Raises:
         InputError: as `open_product`, for what concerns the file as a whole.
     """
-    has_ids = "point_id" in file.about.columns if file.format == "columns" else FORMATS[file.format].has_ids
+    has_ids = (
+        "point_id" in file.about.columns
+        if file.format == "columns"
+        else FORMATS[file.format].has_ids
+    )
     if file.csv is None or not file.csv.is_cuttable or not has_ids:
         return [(0, None)]
     cuts = [*range(0, max(file.path.stat().st_size - PART_BYTES // 2, 1), PART_BYTES), None]
@@ -181,7 +215,8 @@ def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:
 
 
 def is_product(file: AnyFile) -> bool:
-    """Return whether a file may hold points; False for a Parquet of footprints or an HDF5 beside a time series.
+    """Return whether a file may hold points; False for a Parquet of footprints or an HDF5
+    beside a time series.
 
     Raises:
         InputError: the file cannot be read.

@@ -1,4 +1,5 @@
-"""List the formats of point products, and recognise each by its content, never by the file's name."""
+"""List the formats of point products, and recognise each by its content, never by the file's
+name."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ class Format:
     """Keys of `ingest.products` that mean something for it, besides `COMMON_KEYS`."""
     recognises: Callable[[list[str]], bool] | None = None
     """Test of the header of a csv."""
-    layout_of: Callable[[CsvFile, list[str], params.Product], tuple[TableLayout, Sequence[str]]] | None = None
+    layout_of: (
+        Callable[[CsvFile, list[str], params.Product], tuple[TableLayout, Sequence[str]]] | None
+    ) = None
     """Function that returns the roles of a table's columns, and notes on it; None of HDF5."""
     has_ids: bool = True
     """True if a point's name is in the file; else it is its row, and the file cannot be read in
@@ -71,13 +74,24 @@ def _format_of(layout: Layout) -> Format:
 PUBLISHED = {layout.name: _format_of(layout) for layout in LAYOUTS}
 FORMATS = {
     "insar-norway": PUBLISHED["insar-norway"],  # EGMS's names, with degrees in place of metres
-    "egms-l3": Format("EGMS L3 (csv, zip or Parquet)", CSV_KEYS | {"component"}, is_ortho, egms_layout),
-    "egms": Format("EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", CSV_KEYS, is_egms, egms_layout),
+    "egms-l3": Format(
+        "EGMS L3 (csv, zip or Parquet)", CSV_KEYS | {"component"}, is_ortho, egms_layout
+    ),
+    "egms": Format(
+        "EGMS L2a and L2b (csv, zip as downloaded, or Parquet)", CSV_KEYS, is_egms, egms_layout
+    ),
     "stamps": Format(
-        "StaMPS (csv)", ANGLE_KEYS | CSV_KEYS | {"crs", "positive", "units"}, is_stamps, stamps_layout, has_ids=False
+        "StaMPS (csv)",
+        ANGLE_KEYS | CSV_KEYS | {"crs", "positive", "units"},
+        is_stamps,
+        stamps_layout,
+        has_ids=False,
     ),
     **PUBLISHED,
-    "mintpy": Format("MintPy time series (HDF5)", ANGLE_KEYS | {"crs", "positive", "units", "geometry", "coherence"}),
+    "mintpy": Format(
+        "MintPy time series (HDF5)",
+        ANGLE_KEYS | {"crs", "positive", "units", "geometry", "coherence"},
+    ),
     "licsbas": Format("LiCSBAS time series (cum.h5)", ANGLE_KEYS | {"positive", "units"}),
     "columns": Format(
         "any csv or layer of points whose columns ingest.products describes",
@@ -87,7 +101,8 @@ FORMATS = {
 }
 """Formats by name; of those that recognise a header, the first counts."""
 KNOWN = "Known: " + "; ".join(
-    f"{FORMATS[name].called}: {name}" for name in sorted(FORMATS, key=lambda name: name in PUBLISHED)
+    f"{FORMATS[name].called}: {name}"
+    for name in sorted(FORMATS, key=lambda name: name in PUBLISHED)
 )
 PARQUET_FORMATS = ("egms-l3", "egms")
 HDF5_FORMATS = ("mintpy", "licsbas")
@@ -95,7 +110,9 @@ COMMON_KEYS = frozenset({"format", "track", "moved_m", "raised_m", "missing"})
 """Keys of `ingest.products` that mean something for every format."""
 
 
-def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted: str | None = None) -> ProductFile:
+def recognise(
+    file: AnyFile, products: Mapping[str, params.Product] = {}, wanted: str | None = None
+) -> ProductFile:
     """Recognise a file; readers of its points get the result in place of the path.
 
     Args:
@@ -104,8 +121,9 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
         wanted: the format that is required; None: that of `products`, or by the content.
 
     Raises:
-        InputError: the file cannot be read, its format is not known, or it is not the one wanted, or its description
-            lacks what the format needs or has what it does not use.
+        InputError: the file cannot be read, its format is not known, or it is not the one
+            wanted, or its description lacks what the format needs or has what it does not
+            use.
     """
     opened = as_file(file)
     path = opened.path
@@ -118,7 +136,9 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
             key="products.profiles",
         )
     if wanted is not None and wanted not in FORMATS:
-        raise InputError(f"{path}: format {wanted!r} is not known. {KNOWN}.", key="products.unknown_format")
+        raise InputError(
+            f"{path}: format {wanted!r} is not known. {KNOWN}.", key="products.unknown_format"
+        )
     if opened.is_hdf5:
         if wanted not in (None, *HDF5_FORMATS):
             raise InputError(
@@ -128,11 +148,15 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
             )
         actual = hdf5_format(opened)
         if actual is None:
-            nothing = f"an HDF5 file without /timeseries of MintPy, and without /cum and /imdates of LiCSBAS. {KNOWN}."
+            nothing = (
+                "an HDF5 file without /timeseries of MintPy, and without /cum and "
+                f"/imdates of LiCSBAS. {KNOWN}."
+            )
             raise InputError(f"{path}: {describe_hdf5(opened) or nothing}", key="hdf5.no_series")
         if wanted not in (None, actual):
             raise InputError(
-                f"{path}: not of format {wanted}. It looks like format {actual}.", key="products.other_format"
+                f"{path}: not of format {wanted}. It looks like format {actual}.",
+                key="products.other_format",
             )
         return _check_settings(ProductFile(opened, about, "hdf5", actual, None, ()))
     if is_parquet(opened.start):
@@ -151,7 +175,9 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
             )
         table = ParquetTable(path)
         name = _recognise_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
-        return _check_settings(ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names))))
+        return _check_settings(
+            ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names)))
+        )
     check_zip(path, opened.start)
     if opened.start.lstrip().startswith(TEXT_STARTS) and (
         advice := what_else(opened.start.decode("utf-8-sig", "replace"))
@@ -159,7 +185,8 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
         raise InputError(f"{path}: {advice}", key="file.foreign")
     if (foreign := describe_foreign(opened.start)) is not None:
         raise InputError(
-            f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.", key="file.foreign"
+            f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.",
+            key="file.foreign",
         )
     product: CsvFile | None = find_point_layer(opened)
     line = None
@@ -168,7 +195,9 @@ def recognise(file: AnyFile, products: Mapping[str, params.Product] = {}, wanted
     if product is None:
         product, line = dialect(find_csv(opened), about)
     if wanted in HDF5_FORMATS:
-        raise InputError(f"{product}: not an HDF5 file, as format {wanted} needs.", key="products.other_format")
+        raise InputError(
+            f"{product}: not an HDF5 file, as format {wanted} needs.", key="products.other_format"
+        )
     kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
     if wanted == "columns":
         product_file = _check_settings(ProductFile(opened, about, kind, wanted, product, ()))
@@ -186,13 +215,23 @@ def _read_names(product: CsvFile, line: bytes | None) -> list[str]:
     return read_header(product, line)
 
 
-def _recognise_header(product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()) -> str:
-    fits = [name for name, form in FORMATS.items() if form.recognises is not None and form.recognises(header)]
+def _recognise_header(
+    product: CsvFile, header: list[str], wanted: str | None, unfit: Sequence[str] = ()
+) -> str:
+    fits = [
+        name
+        for name, form in FORMATS.items()
+        if form.recognises is not None and form.recognises(header)
+    ]
     begins = f"its header begins {', '.join(header[:12])[:300]}"
     if wanted is None:
         if not fits:
             crs = product.crs if isinstance(product, PointLayer) else None
-            tried = f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})." if unfit else ""
+            tried = (
+                f" No pattern of ingest.products fits its name ({', '.join(unfit[:5])})."
+                if unfit
+                else ""
+            )
             if len(header) == 1 and len(header[0].split()) > 2:
                 raise InputError(
                     f"{product}: unknown format: its cells seem to be separated by blanks. Write "
@@ -231,7 +270,11 @@ def _check_settings(file: ProductFile) -> ProductFile:
     if not is_text:
         unused |= file.about.model_fields_set & CSV_KEYS
     if unused:
-        kind = f"format {file.format}" if is_text else f"format {file.format} in a {file.path.suffix} file"
+        kind = (
+            f"format {file.format}"
+            if is_text
+            else f"format {file.format} in a {file.path.suffix} file"
+        )
         raise InputError(
             f"{file.path}: the params state {', '.join(sorted(unused))} for it (ingest.products), "
             f"which {kind} does not use. Remove it there, or let a pattern before it fit this "

@@ -26,7 +26,8 @@ from plumbline.sources.points.track import Track, concatenate_tracks, drop_repea
 class ProductFile:
     """A file of points that has been recognised.
 
-    It goes to other processes. A csv that is replaced after it was recognised is read in the dialect of the former.
+    It goes to other processes. A csv that is replaced after it was recognised is read in
+    the dialect of the former.
     """
 
     opened: OpenedFile
@@ -68,10 +69,12 @@ class PointSource:
 
 HEIGHT_RANGE = (-1_000.0, 10_000.0)
 MAX_DISPLACEMENT_MM = 100_000.0
-"""C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is a damaged cell."""
+"""C-band interferometry cannot follow metres of motion, let alone 100 m: a larger value is
+a damaged cell."""
 MAX_RMSE_MM = 500.0
-"""Largest root mean square error of a fit to a series: C-band cannot follow half a metre between two epochs. A larger
-value is of another unit (in µm it would be thousands) or of another column."""
+"""Largest root mean square error of a fit to a series: C-band cannot follow half a metre
+between two epochs. A larger value is of another unit (in µm it would be thousands) or of
+another column."""
 UNIT_TOLERANCE = 0.005
 """Largest deviation of a line of sight's length from 1: three decimals of its components give up to
 0.001."""
@@ -96,7 +99,8 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
     """Join all blocks of a product; of points with the same identifier and place, keep the first.
 
     Args:
-        source: the product. folder: to keep the series in, without a name; None: they are in memory.
+        source: the product. folder: to keep the series in, without a name; None: they are
+            in memory.
 
     Raises:
         InputError: there is no point, or a block is refused by its reader; or the disk refused.
@@ -106,7 +110,10 @@ def all_points(source: PointSource, folder: Path | None = None) -> Track:
         series.add(block.displacement)
         blocks.append(replace(block, displacement=np.zeros((len(block), 0), np.float32)))
     if not blocks:
-        raise InputError(f"{source.name}: it holds no points. Download it again, or leave it out.", key="points.none")
+        raise InputError(
+            f"{source.name}: it holds no points. Download it again, or leave it out.",
+            key="points.none",
+        )
     return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
@@ -123,20 +130,23 @@ TO_MM = {"mm": 1.0, "cm": 10.0, "m": 1000.0}
 
 
 def to_mm(about: params.Product, unit: str) -> float:
-    """Return the factor to mm towards the satellite, by unit and sign in `about`; `unit`: that of the format."""
+    """Return the factor to mm towards the satellite, by unit and sign in `about`; `unit`:
+    that of the format."""
     factor = TO_MM[about.units.displacement if about.units else unit]
     return -factor if about.positive == "away" else factor
 
 
 def describe_displacements(factor: float) -> str:
-    """Describe unit and sign of displacements that become mm towards the satellite when multiplied by `factor`."""
+    """Describe unit and sign of displacements that become mm towards the satellite when
+    multiplied by `factor`."""
     unit = next((name for name, to in TO_MM.items() if to == abs(factor)), f"{abs(factor):g} mm")
     return f"{unit}, positive {'towards' if factor > 0 else 'away from'} the satellite"
 
 
 @dataclass(frozen=True)
 class Angles:
-    """A line of sight by two angles, each a column or one number for all points; see `los_from_heading`."""
+    """A line of sight by two angles, each a column or one number for all points; see
+    `los_from_heading`."""
 
     incidence: str | float
     heading: str | float
@@ -186,7 +196,10 @@ class TableLayout:
         """Quantity -> the column or number that it is read from, for messages."""
         days = sorted(self.days, key=lambda column: self.days[column])
         if isinstance(self.los, Angles):
-            sight = f"incidence {self.los.incidence}, heading {self.los.heading}, looking {self.los.look}"
+            sight = (
+                f"incidence {self.los.incidence}, heading {self.los.heading}, looking "
+                f"{self.los.look}"
+            )
         else:
             sight = ", ".join(map(str, self.los))
         named = {
@@ -258,7 +271,9 @@ def unstated_error(product: CsvFile, keys: Iterable[str]) -> InputError:
     questions = [QUESTIONS[key] for key in keys]
     lacks = [lack for lack, _, _ in questions if lack]
     listed = ", ".join(lacks[:-1]) + (" and " if lacks[:-1] else "") + lacks[-1]
-    stated = ", ".join(f"{key}: {example}" for key, (_, example, _) in zip(keys, questions, strict=True))
+    stated = ", ".join(
+        f"{key}: {example}" for key, (_, example, _) in zip(keys, questions, strict=True)
+    )
     meant = "; ".join(meaning for _, _, meaning in questions if meaning)
     return InputError(
         f"{product}: the file does not state {listed}. Write these lines into "

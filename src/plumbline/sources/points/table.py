@@ -39,7 +39,13 @@ from plumbline.sources.points.source import (
     describe_displacements,
     describe_outside,
 )
-from plumbline.sources.points.track import NO_SIGHT, Track, drop_without_height, los_from_heading, point_name
+from plumbline.sources.points.track import (
+    NO_SIGHT,
+    Track,
+    drop_without_height,
+    los_from_heading,
+    point_name,
+)
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -48,7 +54,9 @@ INCIDENCES, HEADINGS = (1.0, 89.0), (-360.0, 360.0)
 TURN_RAD = 2 * np.pi
 
 
-def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None) -> PointSource:
+def open_table(
+    product: CsvFile, header: list[str], layout: TableLayout, name: str, crs: str | None
+) -> PointSource:
     """Open a table with known columns: a csv, a layer, or a Parquet file.
 
     A part of a file may be without points, a whole file not.
@@ -60,28 +68,35 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
         crs: projected CRS that is wanted; None: that of the file, or the UTM zone of its middle.
 
     Raises:
-        InputError: a column is missing, there are too few epochs, or the points are outside of the CRS; what concerns
-            rows, where reading gets to them.
+        InputError: a column is missing, there are too few epochs, or the points are outside
+            of the CRS; what concerns rows, where reading gets to them.
     """
     source = str(product)
     missing = [column for column in layout.types if column not in header]
     if missing:
         shown = ", ".join(header)[:600]
         raise InputError(
-            f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.", key="csv.missing_column"
+            f"{source}: column {', '.join(missing[:8])} is missing; the header has {shown}.",
+            key="csv.missing_column",
         )
     epochs = np.unique(np.array(list(layout.days.values()), "datetime64[D]"))
     if len(epochs) < MIN_EPOCHS:
         raise InputError(
-            f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.", key="epochs.too_few"
+            f"{source}: {len(epochs)} epochs found, at least {MIN_EPOCHS} are needed.",
+            key="epochs.too_few",
         )
     codes = Missing(source, layout.missing)
     reader = _TableReader(product, header, layout, codes)
     plane = projection(
-        source, layout.crs, crs, lambda: None if layout.is_true_to_ground else reader.extent(whole=crs is None)
+        source,
+        layout.crs,
+        crs,
+        lambda: None if layout.is_true_to_ground else reader.extent(whole=crs is None),
     )
     days = sorted(layout.days, key=lambda column: layout.days[column])
-    notes = same_day_notes(days, np.array([layout.days[column] for column in days], "datetime64[D]"))
+    notes = same_day_notes(
+        days, np.array([layout.days[column] for column in days], "datetime64[D]")
+    )
     notes += [OUT_OF_ORDER] if days != list(layout.days) else []
     if layout.height is None:
         notes.append("it has no heights; all points are taken to be of one height")
@@ -91,15 +106,20 @@ def open_table(product: CsvFile, header: list[str], layout: TableLayout, name: s
         for number, (rows, table) in enumerate(reader.read(layout.types)):
             empty = False
             if not number and not layout.cells:
-                warn_of_rounding(source, *reader.positions(rows, table), is_globe(source, layout.crs))
+                warn_of_rounding(
+                    source, *reader.positions(rows, table), is_globe(source, layout.crs)
+                )
             yield reader.track(rows, table, name=name, plane=plane, epochs=epochs, days=days)
         if empty:
             raise InputError(
-                f"{source}: it has a header, but no points. Download it again, or leave it out.", key="points.none"
+                f"{source}: it has a header, but no points. Download it again, or leave it out.",
+                key="points.none",
             )
         codes.warn_of_codes()
 
-    opened = PointSource(name, plane.crs, epochs, blocks, (), layout.origins, describe_displacements(layout.to_mm))
+    opened = PointSource(
+        name, plane.crs, epochs, blocks, (), layout.origins, describe_displacements(layout.to_mm)
+    )
     return add_notes(opened, source, notes)
 
 
@@ -161,7 +181,10 @@ class _TableReader:
     ) -> Track:
         layout = self.layout
         has_sight, count = self.has_sight(table), len(table)
-        rows, table = rows[has_sight], table if has_sight.all() else table.filter(pa.array(has_sight))
+        rows, table = (
+            rows[has_sight],
+            table if has_sight.all() else table.filter(pa.array(has_sight)),
+        )
         easting, northing = plane(*self.positions(rows, table))
         if not (np.isfinite(easting) & np.isfinite(northing)).all():
             row = int(np.argmin(np.isfinite(easting) & np.isfinite(northing)))
@@ -182,31 +205,45 @@ class _TableReader:
             point_id=self.identifiers(rows, table),
             easting=easting,
             northing=northing,
-            height=np.zeros(len(table)) if height is None else self.numbers_or_nan(rows, table, height, HEIGHT_RANGE),
+            height=np.zeros(len(table))
+            if height is None
+            else self.numbers_or_nan(rows, table, height, HEIGHT_RANGE),
             los=self.line_of_sight(rows, table),
-            displacement=average_same_days(self.series(rows, table, days), np.sort([*layout.days.values()])),
+            displacement=average_same_days(
+                self.series(rows, table, days), np.sort([*layout.days.values()])
+            ),
             coherence=None
             if coherence is None
             else self.numbers_or_nan(rows, table, coherence, (0, 1)).astype(np.float32),
-            rmse=None if rmse is None else (self.numbers_or_nan(rows, table, rmse, rmses) * to_mm).astype(np.float32),
+            rmse=None
+            if rmse is None
+            else (self.numbers_or_nan(rows, table, rmse, rmses) * to_mm).astype(np.float32),
             dropped={} if has_sight.all() else {NO_SIGHT: count - len(table)},
         )
         return drop_without_height(track)
 
     def has_sight(self, table: pa.Table) -> NDArray[np.bool_]:
-        """Return whether each point (N,) has a line of sight, and no stated code in one of its columns."""
+        """Return whether each point (N,) has a line of sight, and no stated code in one of
+        its columns."""
         has_sight = np.ones(len(table), bool)
         for name in self.layout.sight if self.layout.missing else ():
             has_sight &= ~self.missing.stated(np.asarray(table[name].to_numpy(), float))
         return has_sight
 
-    def numbers(self, rows: Rows, table: pa.Table, column: str, bounds: Range, hint: str = "") -> Floats:
+    def numbers(
+        self, rows: Rows, table: pa.Table, column: str, bounds: Range, hint: str = ""
+    ) -> Floats:
         values = np.asarray(table[column].to_numpy(), float)
         is_within = (values >= bounds[0]) & (values <= bounds[1])  # false for NaN
         if not is_within.all():
             row = int(np.argmin(is_within))
             if not hint and column in self.layout.sight and not np.isnan(values[row]):
-                self.refuse(rows[row], column, *describe_outside(values[row], bounds), key="points.out_of_range")
+                self.refuse(
+                    rows[row],
+                    column,
+                    *describe_outside(values[row], bounds),
+                    key="points.out_of_range",
+                )
             cell = "no value" if np.isnan(values[row]) else f"{values[row]:.10g}"
             self.refuse(
                 rows[row],
@@ -224,16 +261,23 @@ class _TableReader:
         is_outside = (values < bounds[0]) | (values > bounds[1])
         if is_outside.any():
             row = int(np.argmax(is_outside))
-            self.refuse(rows[row], column, *describe_outside(values[row], bounds), key="points.out_of_range")
+            self.refuse(
+                rows[row], column, *describe_outside(values[row], bounds), key="points.out_of_range"
+            )
         return values
 
     def identifiers(self, rows: Rows, table: pa.Table) -> NDArray[np.object_]:
         column = self.layout.point_id
         if column is None:
-            return np.array([point_name(row) for row in (rows + 1 - self.layout.skip).tolist()], object)
+            return np.array(
+                [point_name(row) for row in (rows + 1 - self.layout.skip).tolist()], object
+            )
         # One without a name is called by its row: no point is lost for its name.
         names = (str(name or "").strip() for name in table[column].to_pylist())
-        return np.array([name or point_name(row) for row, name in zip((rows + 1).tolist(), names, strict=True)], object)
+        return np.array(
+            [name or point_name(row) for row, name in zip((rows + 1).tolist(), names, strict=True)],
+            object,
+        )
 
     def line_of_sight(self, rows: Rows, table: pa.Table) -> Floats:
         los = self.layout.los
@@ -244,27 +288,45 @@ class _TableReader:
         columns = [name for name in los if isinstance(name, str)]
         if not columns:
             return np.tile(np.asarray(los, float), (len(table), 1))
-        vector = np.stack([self.numbers(rows, table, name, (-1.001, 1.001)) for name in columns], axis=1)
+        vector = np.stack(
+            [self.numbers(rows, table, name, (-1.001, 1.001)) for name in columns], axis=1
+        )
         length = np.linalg.norm(vector, axis=1)
         is_bad = np.abs(length - 1) > UNIT_TOLERANCE
         if is_bad.any():
             row = int(np.argmax(is_bad))
             actual = f"a vector of length {length[row]:.3f}"
-            self.refuse(rows[row], ", ".join(columns), actual, "a unit vector is needed", key="sight.not_a_unit_vector")
+            self.refuse(
+                rows[row],
+                ", ".join(columns),
+                actual,
+                "a unit vector is needed",
+                key="sight.not_a_unit_vector",
+            )
         if (vector[:, 2] <= 0).any():
             row = int(np.argmax(vector[:, 2] <= 0))
             cell = f"{vector[row, 2]:g}"
-            self.refuse(rows[row], columns[2], cell, "a vector from ground to satellite points up", key="sight.not_up")
+            self.refuse(
+                rows[row],
+                columns[2],
+                cell,
+                "a vector from ground to satellite points up",
+                key="sight.not_up",
+            )
         return vector
 
-    def angles(self, rows: Rows, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float) -> Floats:
+    def angles(
+        self, rows: Rows, table: pa.Table, angle: str | float, bounds: Range, to_degrees: float
+    ) -> Floats:
         if not isinstance(angle, str):
             return np.full(len(table), angle)
         values = np.asarray(table[angle].to_numpy(), float)
         hint = ""
         if to_degrees == 1 and len(values) and (np.abs(values) <= TURN_RAD).all() and values.any():
             hint = " (in degrees; for radians state units: {angle: rad})"
-            if bounds == HEADINGS:  # no satellite's flight is so near north; incidences in radians are out of bounds
+            if (
+                bounds == HEADINGS
+            ):  # no satellite's flight is so near north; incidences in radians are out of bounds
                 wanted = f"a direction of flight is needed{hint}"
                 self.refuse(rows[0], angle, f"{values[0]:.10g}", wanted, key="sight.radians")
         low, high = (bound / to_degrees for bound in bounds)
@@ -272,7 +334,9 @@ class _TableReader:
 
     def series(self, rows: Rows, table: pa.Table, days: list[str]) -> NDArray[np.float32]:
         values, start = np.empty((len(table), len(days)), np.float32), 0
-        for batch in table.select(days).to_batches():  # as they were parsed: small enough to be turned in the cache
+        for batch in table.select(
+            days
+        ).to_batches():  # as they were parsed: small enough to be turned in the cache
             part = slice(start, start := start + len(batch))
             with np.errstate(over="ignore"):
                 for index, column in enumerate(batch.columns):
@@ -280,11 +344,17 @@ class _TableReader:
         self.missing.drop(values)
         with np.errstate(over="ignore"):
             values *= np.float32(self.layout.to_mm)
-        most, least = (float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin))
+        most, least = (
+            float(end.reduce(values, axis=None, initial=0)) for end in (np.fmax, np.fmin)
+        )
         if max(most, -least) > MAX_DISPLACEMENT_MM:
             row, index = (int(at) for at in np.argwhere(np.abs(values) > MAX_DISPLACEMENT_MM)[0])
             wanted = f"at most {MAX_DISPLACEMENT_MM:g} mm either way is possible"
             self.refuse(
-                rows[row], days[index], f"{values[row, index]:g} mm", wanted, key="points.impossible_displacement"
+                rows[row],
+                days[index],
+                f"{values[row, index]:g} mm",
+                wanted,
+                key="points.impossible_displacement",
             )
         return values

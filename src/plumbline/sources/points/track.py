@@ -20,7 +20,8 @@ NO_HEIGHT, NO_SIGHT = "no_height", "no_line_of_sight"
 class Track:
     """N points of one satellite track with their T epochs.
 
-    Every track has its own reference in space and time: displacements of two tracks differ by an unknown offset.
+    Every track has its own reference in space and time: displacements of two tracks differ
+    by an unknown offset.
     """
 
     name: str
@@ -40,9 +41,11 @@ class Track:
     los: NDArray[np.float64]
     """(N, 3) unit vector from ground to satellite: east, north, up."""
     displacement: NDArray[np.float32]
-    """(N, T) mm, positive towards the satellite; NaN where missing. It may be on disk: see `core.on_disk`."""
+    """(N, T) mm, positive towards the satellite; NaN where missing. It may be on disk: see
+    `core.on_disk`."""
     coherence: NDArray[np.float32] | None = None
-    """(N,) temporal coherence, 0 to 1, where the product gives one. Used while reading; not part of the table."""
+    """(N,) temporal coherence, 0 to 1, where the product gives one. Used while reading; not
+    part of the table."""
     rmse: NDArray[np.float32] | None = None
     """(N,) mm, root mean square residual of the product's fit to the series, where it gives one. As
     `coherence`."""
@@ -54,11 +57,15 @@ class Track:
 
     def series(self) -> Iterator[NDArray[np.float32]]:
         """Yield the displacements of a few thousand points at a time."""
-        yield from (self.displacement[start : start + PIECE] for start in range(0, len(self), PIECE))
+        yield from (
+            self.displacement[start : start + PIECE] for start in range(0, len(self), PIECE)
+        )
 
     def take(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Track:
         """Select the points `rows`, an index or a mask (N,), in that order."""
-        selected = {name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None}
+        selected = {
+            name: values[rows] for name in PER_POINT if (values := getattr(self, name)) is not None
+        }
         return replace(self, **selected)
 
     def at_epochs(self, epochs: NDArray[np.bool_]) -> Track:
@@ -69,21 +76,35 @@ class Track:
         """Keep the points where `rows` (N,) is true; count the others as dropped for `reason`."""
         bad = len(rows) - int(np.count_nonzero(rows))
         selected = self.take(rows) if bad else self  # series are not copied for nothing
-        return replace(selected, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad})
+        return replace(
+            selected, dropped={**self.dropped, reason: self.dropped.get(reason, 0) + bad}
+        )
 
 
-PER_POINT = ("point_id", "easting", "northing", "height", "los", "displacement", "coherence", "rmse")
+PER_POINT = (
+    "point_id",
+    "easting",
+    "northing",
+    "height",
+    "los",
+    "displacement",
+    "coherence",
+    "rmse",
+)
 
 
 def concatenate_tracks(parts: Sequence[Track]) -> Track:
-    """Concatenate all points of `parts`, blocks of one track, in order; counts of dropped points add up.
+    """Concatenate all points of `parts`, blocks of one track, in order; counts of dropped
+    points add up.
 
     Raises:
         ValueError: there is no part, or they are not of one track.
     """
     first = parts[0]
     for part in parts[1:]:
-        if (part.name, part.crs) != (first.name, first.crs) or not np.array_equal(part.epochs, first.epochs):
+        if (part.name, part.crs) != (first.name, first.crs) or not np.array_equal(
+            part.epochs, first.epochs
+        ):
             raise ValueError(f"blocks of {first.name} and {part.name} cannot be one track")
     arrays = {name: [getattr(part, name) for part in parts] for name in PER_POINT}
     dropped: dict[str, int] = {}
@@ -91,7 +112,8 @@ def concatenate_tracks(parts: Sequence[Track]) -> Track:
         for reason, count in part.dropped.items():
             dropped[reason] = dropped.get(reason, 0) + count
     merged: dict[str, Any] = {
-        name: np.concatenate(values) if all(v is not None for v in values) else None for name, values in arrays.items()
+        name: np.concatenate(values) if all(v is not None for v in values) else None
+        for name, values in arrays.items()
     }
     return replace(first, **merged, dropped=dropped)
 
@@ -103,7 +125,8 @@ def drop_without_height(track: Track) -> Track:
 
 
 def drop_repeated(track: Track) -> Track:
-    """Keep the first of points with the same identifier and place; count the others as `duplicate_id`."""
+    """Keep the first of points with the same identifier and place; count the others as
+    `duplicate_id`."""
     if not repeats(identity(track.point_id)).any():  # as nearly always
         return track
     repeated = repeats(place_identity(track))
@@ -121,7 +144,8 @@ def numbered(first: int, count: int) -> NDArray[np.object_]:
 
 
 def identity(point_id: NDArray[np.object_]) -> NDArray[np.uint64]:
-    """Return a 64-bit hash (N,) of each identifier, to compare those of millions of points in little memory."""
+    """Return a 64-bit hash (N,) of each identifier, to compare those of millions of points
+    in little memory."""
     return np.asarray(pd.util.hash_array(point_id, categorize=False), np.uint64)
 
 
@@ -144,10 +168,13 @@ def los_from_heading(incidence_deg: ArrayLike, heading_deg: ArrayLike) -> NDArra
 
     Args:
         incidence_deg: angle t between the vertical and the line of sight, at the ground.
-        heading_deg: direction of flight a, clockwise from north: `[-sin t cos a, sin t sin a, cos t]`.
+        heading_deg: direction of flight a, clockwise from north: `[-sin t cos a, sin t sin
+            a, cos t]`.
     """
     t, a = np.radians(incidence_deg), np.radians(heading_deg)
-    return np.stack(np.broadcast_arrays(-np.sin(t) * np.cos(a), np.sin(t) * np.sin(a), np.cos(t)), axis=-1)
+    return np.stack(
+        np.broadcast_arrays(-np.sin(t) * np.cos(a), np.sin(t) * np.sin(a), np.cos(t)), axis=-1
+    )
 
 
 def los_from_azimuth(incidence_deg: ArrayLike, azimuth_deg: ArrayLike) -> NDArray[np.float64]:
@@ -155,8 +182,11 @@ def los_from_azimuth(incidence_deg: ArrayLike, azimuth_deg: ArrayLike) -> NDArra
 
     Args:
         incidence_deg: as in `los_from_heading`.
-        azimuth_deg: direction b of the vector from ground to satellite, anti-clockwise from north:
-            `[-sin t sin b, sin t cos b, cos t]` (MintPy, utils0.get_unit_vector4component_of_interest, enu2los).
+        azimuth_deg: direction b of the vector from ground to satellite, anti-clockwise from
+            north: `[-sin t sin b, sin t cos b, cos t]` (MintPy,
+            utils0.get_unit_vector4component_of_interest, enu2los).
     """
     t, b = np.radians(incidence_deg), np.radians(azimuth_deg)
-    return np.stack(np.broadcast_arrays(-np.sin(t) * np.sin(b), np.sin(t) * np.cos(b), np.cos(t)), axis=-1)
+    return np.stack(
+        np.broadcast_arrays(-np.sin(t) * np.sin(b), np.sin(t) * np.cos(b), np.cos(t)), axis=-1
+    )

@@ -1,7 +1,7 @@
 """Write an adapter to disk, and read it again.
 
-A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and `.shift`, and the statistics as
-`buffer.NAME`) and `adapter.json` (`AboutAdapter`).
+A folder `adapters/NAME` has `adapter.safetensors` (`PARAMETER.lora_A`, `.lora_B` and
+`.shift`, and the statistics as `buffer.NAME`) and `adapter.json` (`AboutAdapter`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from plumbline.params import RecordedPrepare
 
 AGAIN = "Copy the adapter's folder again, or run `plumbline adapt` again."
 Figures = dict[str, float | None]
-"""`SplitScore` by its keys; None where there is no such figure, as of quadrants where no label has one."""
+"""`SplitScore` by its keys; None where there is no such figure, as of quadrants where no
+label has one."""
 
 
 def shown(figure: float | None) -> str:
@@ -97,7 +98,8 @@ class Adapter:
     tensors: dict[str, Tensor]
 
     def applied(self, base: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the state of the base with the adapter's changes; the base's own tensors are unchanged."""
+        """Return the state of the base with the adapter's changes; the base's own tensors
+        are unchanged."""
         state = dict(base)
         for name, value in self.tensors.items():
             parameter, _, kind = name.rpartition(".")
@@ -120,7 +122,10 @@ def base_hash(folder: Path) -> str:
 def save_adapter(adapter: Adapter, folder: Path) -> None:
     """Write an adapter folder, atomically."""
     with atomic_folder(folder) as out:
-        write_bytes(out / WEIGHTS, save({name: value.contiguous() for name, value in adapter.tensors.items()}))
+        write_bytes(
+            out / WEIGHTS,
+            save({name: value.contiguous() for name, value in adapter.tensors.items()}),
+        )
         about = adapter.about.model_copy(update={"weights_sha256": sha256_file(out / WEIGHTS)})
         write_json(out / ABOUT, about.model_dump(mode="json"))
 
@@ -137,19 +142,26 @@ def load_adapter(folder: Path) -> Adapter:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{folder / ABOUT}: {place}: {first['msg']}. {AGAIN}", key="adapter.bad_value") from None
+        raise InputError(
+            f"{folder / ABOUT}: {place}: {first['msg']}. {AGAIN}", key="adapter.bad_value"
+        ) from None
     if not weights.is_file() or sha256_file(weights) != about.weights_sha256:
-        raise InputError(f"{weights}: missing, or not as it was written. {AGAIN}", key="adapter.changed")
+        raise InputError(
+            f"{weights}: missing, or not as it was written. {AGAIN}", key="adapter.changed"
+        )
     return Adapter(about, load_file(weights))
 
 
 def list_adapters(root: Path) -> list[AboutAdapter]:
-    """Return the record of each adapter below `root`, under the name of its folder, which may have been renamed.
+    """Return the record of each adapter below `root`, under the name of its folder, which
+    may have been renamed.
 
     A damaged adapter is left out with a warning, so that the others are still listed.
     """
     adapters = []
-    for folder in sorted(path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")):
+    for folder in sorted(
+        path for path in root.glob("*") if path.is_dir() and not path.name.startswith(".")
+    ):
         try:
             adapters.append(load_adapter(folder).about.model_copy(update={"name": folder.name}))
         except InputError as error:
@@ -161,11 +173,13 @@ def check_name(name: str) -> None:
     """Refuse a name that is unfit for a folder.
 
     Raises:
-        InputError: it has other characters than letters, digits, `_`, `-` and `.`, or begins with one of the last two.
+        InputError: it has other characters than letters, digits, `_`, `-` and `.`, or
+            begins with one of the last two.
     """
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", name):
         raise InputError(
-            f"{name!r}: no name of an adapter; give up to 64 letters, digits, '_', '-' or '.', not beginning with '-' "
+            f"{name!r}: no name of an adapter; give up to 64 letters, digits, '_', '-' or '.', "
+            "not beginning with '-' "
             "or '.'.",
             key="adapter.unfit_name",
         )
@@ -193,8 +207,10 @@ class Adapted:
         """
         if adapter is not None and adapter.about.base_sha256 != self._hash:
             raise InputError(
-                f"adapter {adapter.about.name}: made for the model {adapter.about.base_sha256[:12]}…; {self.folder} is "
-                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt this one.",
+                f"adapter {adapter.about.name}: made for the model "
+                f"{adapter.about.base_sha256[:12]}…; {self.folder} is "
+                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt "
+                "this one.",
                 key="adapter.other_model",
             )
         with torch.no_grad():

@@ -1,7 +1,8 @@
-"""Fit an adapter to few labels: level of severities, temperature and interval; with many labels, LoRA as well.
+"""Fit an adapter to few labels: level of severities, temperature and interval; with many
+labels, LoRA as well.
 
-Another rule of surveying, another kind of building or a smoothed product changes all severities alike. Two numbers
-need few labels.
+Another rule of surveying, another kind of building or a smoothed product changes all
+severities alike. Two numbers need few labels.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Level(NamedTuple):
 
 
 def fit_level(severity_B: Tensor, true_B: Tensor) -> Level:
-    """Return the most probable level for standardised severities, by a robust line with normal priors.
+    """Return the most probable level for standardised severities, by a robust line with
+    normal priors.
 
     Args:
         severity_B: of the model. true_B: of the labels, on the same scale.
@@ -68,12 +70,15 @@ def fit_level(severity_B: Tensor, true_B: Tensor) -> Level:
         spread = torch.clamp(1.4826 * residual_B.median(), min=1e-3)
         weight_B = 1 / torch.clamp(residual_B / (HUBER * spread), min=1.0) / spread**2
         normal_22 = design_B2.T @ (weight_B[:, None] * design_B2) + torch.diag(precision_2)
-        line_2 = torch.linalg.solve(normal_22, design_B2.T @ (weight_B * true_B) + precision_2 * prior_2)
+        line_2 = torch.linalg.solve(
+            normal_22, design_B2.T @ (weight_B * true_B) + precision_2 * prior_2
+        )
     return Level(max(float(line_2[0]), MIN_FACTOR), float(line_2[1]))
 
 
 def set_level(model: Diagnosis, level: Level) -> None:
-    """Shift the model's severities to that level, by changing the units of its answers and their limit."""
+    """Shift the model's severities to that level, by changing the units of its answers and
+    their limit."""
     mean, sd, limit = (model.get_buffer(f"severity_{name}") for name in ("mean", "sd", "limit"))
     standard = model.standard_severity(limit)
     mean.add_(sd * level.offset)
@@ -93,9 +98,11 @@ def on_scale_of(base: Diagnosis, model: Diagnosis, raw: RawAnswers) -> RawAnswer
 
 
 def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
-    """Return the probability that mean errors `after_B` are less than `before_B`, on the same buildings.
+    """Return the probability that mean errors `after_B` are less than `before_B`, on the
+    same buildings.
 
-    The mean difference over its standard error is taken as normal, with all means equally probable beforehand.
+    The mean difference over its standard error is taken as normal, with all means equally
+    probable beforehand.
     """
     less_B = (before_B - after_B).double()
     mean, spread = float(less_B.mean()), float(less_B.std()) if len(less_B) > 1 else 0.0
@@ -105,7 +112,8 @@ def chance_of_less(before_B: Tensor, after_B: Tensor) -> float:
 
 
 FOLDS, BLOCK_M = 5, 200.0
-"""Number of parts in which labelled buildings are held out, and side of the blocks that stay together, m."""
+"""Number of parts in which labelled buildings are held out, and side of the blocks that
+stay together, m."""
 
 
 class TooFewLabels(InputError):
@@ -124,11 +132,12 @@ def adapt(
 ) -> Adapter:
     """Fit an adapter of `base`, which is unchanged, to labelled buildings.
 
-    Every building is held out once, with its block: figures, temperature and interval are of buildings that were not
-    fitted to. The adapter itself is fitted to all. Of the level, the share is used that equals the
-    probability of smaller errors with it: few labels seldom prove what their mean shows (Bayesian
-    model averaging, Hoeting et al. 1999). Low-rank changes are fitted from `min_lora_labels` on,
-    and kept if held-out buildings are answered better.
+    Every building is held out once, with its block: figures, temperature and interval are
+    of buildings that were not fitted to. The adapter itself is fitted to all. Of the level,
+    the share is used that equals the probability of smaller errors with it: few labels
+    seldom prove what their mean shows (Bayesian model averaging, Hoeting et al. 1999).
+    Low-rank changes are fitted from `min_lora_labels` on, and kept if held-out buildings
+    are answered better.
 
     Args:
         base: a trained model; `base_sha256` names it, see `base_hash`.
@@ -144,13 +153,15 @@ def adapt(
     """
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
-            f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} needed "
+            f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} "
+            "needed "
             "(adapt.min_labels). Label more buildings.",
             key="labels.too_few",
         )
     fold_B = _folds(centre, params.seed)
     before, levelled = (
-        held_out(base, base, sequences, fold_B=fold_B, params=params, level=level) for level in (0.0, 1.0)
+        held_out(base, base, sequences, fold_B=fold_B, params=params, level=level)
+        for level in (0.0, 1.0)
     )
     level = round(chance_of_less(*(_errors(base, answers) for answers in (before, levelled))), 3)
     start, held = base, held_out(base, base, sequences, fold_B=fold_B, params=params, level=level)
@@ -165,7 +176,9 @@ def adapt(
     temperature = int((sequences.quadrant >= 0).sum()) >= params.min_temperature_labels
     interval = len(sequences) >= params.min_interval_labels
     if temperature:
-        model.get_buffer("temperature").fill_(best_temperature(held.logits_B4, held.quadrant_B, held.accepted_B4))
+        model.get_buffer("temperature").fill_(
+            best_temperature(held.logits_B4, held.quadrant_B, held.accepted_B4)
+        )
     if interval:
         set_or_move(model, held)
         set_probabilities(model, held)
@@ -183,7 +196,9 @@ def adapt(
         preparation=PREPARATION,
     )
     tensors = {f"network.{key}": value for key, value in added_tensors(model.network).items()}
-    return Adapter(about, tensors | {f"buffer.{key}": model.get_buffer(key).clone() for key in BUFFERS})
+    return Adapter(
+        about, tensors | {f"buffer.{key}": model.get_buffer(key).clone() for key in BUFFERS}
+    )
 
 
 def with_changes(base: Diagnosis, params: Adapt) -> Diagnosis:
@@ -195,7 +210,8 @@ def with_changes(base: Diagnosis, params: Adapt) -> Diagnosis:
 
 
 def fit_copy(start: Diagnosis, sequences: Sequences, params: Adapt, level: float) -> Diagnosis:
-    """Return a copy of `start` with its level, and its changes if it has any, fitted to labelled buildings.
+    """Return a copy of `start` with its level, and its changes if it has any, fitted to
+    labelled buildings.
 
     Args:
         start: a model. sequences: labelled buildings. params: how changes are fitted.
@@ -205,14 +221,28 @@ def fit_copy(start: Diagnosis, sequences: Sequences, params: Adapt, level: float
     set_level(model, fit_level(answers.severity_B3[:, 1], answers.standard_B).times(level))
     if attached := changes(model.network):
         late = [change for change in attached.values() if change.late]
-        quick_fit(model, sequences, params.as_train(), late=late, late_epoch=params.late_epoch, section="adapt")
+        quick_fit(
+            model,
+            sequences,
+            params.as_train(),
+            late=late,
+            late_epoch=params.late_epoch,
+            section="adapt",
+        )
     return model
 
 
 def held_out(
-    base: Diagnosis, start: Diagnosis, sequences: Sequences, *, fold_B: NDArray[np.int64], params: Adapt, level: float
+    base: Diagnosis,
+    start: Diagnosis,
+    sequences: Sequences,
+    *,
+    fold_B: NDArray[np.int64],
+    params: Adapt,
+    level: float,
 ) -> RawAnswers:
-    """Return the answers, by fold, of models that are fitted to the other folds, on the scale of `base`.
+    """Return the answers, by fold, of models that are fitted to the other folds, on the
+    scale of `base`.
 
     Args:
         base: see `on_scale_of`. start, params, level: see `fit_copy`.
@@ -220,7 +250,9 @@ def held_out(
     """
     parts = []
     for fold in range(FOLDS):
-        fitting, testing = (sequences.take(np.flatnonzero(mask)) for mask in (fold_B != fold, fold_B == fold))
+        fitting, testing = (
+            sequences.take(np.flatnonzero(mask)) for mask in (fold_B != fold, fold_B == fold)
+        )
         model = fit_copy(start, fitting, params, level)
         parts.append(on_scale_of(base, model, raw_answers(model, testing)))
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
@@ -232,7 +264,8 @@ def _errors(base: Diagnosis, raw: RawAnswers) -> Tensor:
 
 
 def label_permille(model: Diagnosis, standard_B: Tensor) -> Tensor:
-    """Return labels in permille, without the upper bound that `Diagnosis.permille` sets for answers."""
+    """Return labels in permille, without the upper bound that `Diagnosis.permille` sets for
+    answers."""
     mean, sd = model.get_buffer("severity_mean"), model.get_buffer("severity_sd")
     return (standard_B * sd + mean).exp() - SEVERITY_FLOOR
 
@@ -248,14 +281,16 @@ def _folds(centre: NDArray[np.float64], seed: int) -> NDArray[np.int64]:
         block_m /= 2
     if count < FOLDS:
         raise TooFewLabels(
-            f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label more.",
+            f"{len(centre)} labelled buildings in {count} places, {FOLDS} places needed. Label "
+            "more.",
             key="labels.too_few_places",
         )
     return fold_blocks(centre, city, FOLDS, block_m, seed)
 
 
 def _widen(model: Diagnosis, sequences: Sequences) -> None:
-    """Extend the model's novelty limits to buildings like these, beside those of the base's training."""
+    """Extend the model's novelty limits to buildings like these, beside those of the base's
+    training."""
     refitted = deepcopy(model)
     fit_statistics(refitted, sequences, standardisation=False)
     limit = model.get_buffer("severity_limit")
@@ -264,22 +299,31 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     farthest = FARTHEST * torch.quantile(model.novelty_distance(geometry), 0.999)
     model.get_buffer("novelty_limit").clamp_(min=float(farthest))
     middle, reach = model.get_buffer("geometry_middle"), model.get_buffer("geometry_reach")
-    city_middle, city_reach = refitted.get_buffer("geometry_middle"), refitted.get_buffer("geometry_reach")
+    city_middle, city_reach = (
+        refitted.get_buffer("geometry_middle"),
+        refitted.get_buffer("geometry_reach"),
+    )
     lowest = torch.minimum(middle - reach, city_middle - city_reach)
     highest = torch.maximum(middle + reach, city_middle + city_reach)
     bounded = reach.isfinite()
-    middle[bounded], reach[bounded] = ((lowest + highest) / 2)[bounded], ((highest - lowest) / 2)[bounded]
+    middle[bounded], reach[bounded] = (
+        ((lowest + highest) / 2)[bounded],
+        ((highest - lowest) / 2)[bounded],
+    )
     model.get_buffer("least_years").clamp_(max=float(refitted.get_buffer("least_years")))
 
 
 def _score(model: Diagnosis, raw: RawAnswers) -> SplitScore:
     severity = model.permille(raw.severity_B3[:, 1]).numpy()
     true = label_permille(model, raw.standard_B).numpy()
-    return checkpoint_score(raw.logits_B4.softmax(-1).numpy(), severity, raw.accepted_B4.numpy(), true)
+    return checkpoint_score(
+        raw.logits_B4.softmax(-1).numpy(), severity, raw.accepted_B4.numpy(), true
+    )
 
 
 def _figures(model: Diagnosis, raw: RawAnswers) -> Figures:
-    """Return the `SplitScore` of raw answers, in the units of `model`; only the error if labels lack quadrants."""
+    """Return the `SplitScore` of raw answers, in the units of `model`; only the error if
+    labels lack quadrants."""
     any_quadrant = bool((raw.quadrant_B >= 0).any())
     return {
         key: round(value, 4) if any_quadrant or key == "severity_mae" else None

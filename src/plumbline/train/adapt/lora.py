@@ -1,7 +1,9 @@
-"""Attach changes to a frozen network: low-rank ones to matrices (LoRA), whole ones to small parameters.
+"""Attach changes to a frozen network: low-rank ones to matrices (LoRA), whole ones to small
+parameters.
 
-Hu et al. 2022, LoRA: the weight `W` of a trained layer stays, and `W + alpha / rank * lora_B @ lora_A` takes its place.
-`lora_B` begins as zeros, so that nothing has changed before the first step.
+Hu et al. 2022, LoRA: the weight `W` of a trained layer stays, and `W + alpha / rank *
+lora_B @ lora_A` takes its place. `lora_B` begins as zeros, so that nothing has changed
+before the first step.
 """
 
 from __future__ import annotations
@@ -18,9 +20,19 @@ from plumbline.model.network import Network
 
 ALPHA = 8.0
 """Factor of low-rank changes, over their rank: so one learning rate fits all ranks."""
-LOW_RANK = ("heads.join_geometry.weight", "heads.join_pooled.*.weight", "neck.attention.*.attention.*.weight")
+LOW_RANK = (
+    "heads.join_geometry.weight",
+    "heads.join_pooled.*.weight",
+    "neck.attention.*.attention.*.weight",
+)
 """Matrices that get a low-rank change, as patterns of their names."""
-UNFROZEN = ("*norm*", "heads.join_*.bias", "heads.quadrant_head.*", "heads.severity_head.*", "heads.accepted_head.*")
+UNFROZEN = (
+    "*norm*",
+    "heads.join_*.bias",
+    "heads.quadrant_head.*",
+    "heads.severity_head.*",
+    "heads.accepted_head.*",
+)
 """Parameters that are trained as a whole, late, as patterns of their names."""
 
 
@@ -60,7 +72,8 @@ Change = LowRank | FullChange
 
 
 def attach(network: Network, rank: int) -> None:
-    """Freeze the network, and attach trainable changes to the parameters of `LOW_RANK` and `UNFROZEN`.
+    """Freeze the network, and attach trainable changes to the parameters of `LOW_RANK` and
+    `UNFROZEN`.
 
     Args:
         network: without changes. rank: of the low-rank changes.
@@ -82,13 +95,17 @@ def changes(network: Network) -> dict[str, Change]:
     for prefix, module in network.named_modules():
         if parametrize.is_parametrized(module):
             for parameter, chain in cast(nn.ModuleDict, module.parametrizations).items():
-                attached[f"{prefix}.{parameter}"] = cast(Change, cast(parametrize.ParametrizationList, chain)[0])
+                attached[f"{prefix}.{parameter}"] = cast(
+                    Change, cast(parametrize.ParametrizationList, chain)[0]
+                )
     return attached
 
 
 def count_changes(network: Network) -> int:
     """Count the trained values, the late ones included."""
-    return sum(value.numel() for change in changes(network).values() for value in change.parameters())
+    return sum(
+        value.numel() for change in changes(network).values() for value in change.parameters()
+    )
 
 
 def added_tensors(network: Network) -> dict[str, Tensor]:

@@ -1,9 +1,10 @@
-"""Set the severity interval's scales by split conformal prediction, for each category and kind of building.
+"""Set the severity interval's scales by split conformal prediction, for each category and
+kind of building.
 
 Each side is set alone. Few labels move all scales of a base as a whole instead.
 
-Shape legend: B buildings, C categories, K kinds of buildings (with the design of a regression: columns), n of
-one part.
+Shape legend: B buildings, C categories, K kinds of buildings (with the design of a
+regression: columns), n of one part.
 """
 
 from __future__ import annotations
@@ -18,7 +19,16 @@ from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, INTERVAL_SHARE
-from plumbline.model.diagnosis import KINDS, NEAREST, NOTHING, Diagnosis, deviations, distances, narrowness, stretched
+from plumbline.model.diagnosis import (
+    KINDS,
+    NEAREST,
+    NOTHING,
+    Diagnosis,
+    deviations,
+    distances,
+    narrowness,
+    stretched,
+)
 
 MAX_HALVES = 100.0
 """Largest change of a scale, in halves of the network's interval."""
@@ -28,7 +38,8 @@ SHARES = (INTERVAL_SHARE, 0.91, 0.92, 0.94, 0.96, 0.98, 1.0)
 """Shares that are tried for each category, until the intervals of all buildings have theirs."""
 CATEGORIES = len(CATEGORY_BOUNDS_PERMILLE) + 1
 MIN_CATEGORY = 30
-"""Smallest number of buildings for a scale; with fewer, the quantile is nearly their largest value."""
+"""Smallest number of buildings for a scale; with fewer, the quantile is nearly their largest
+value."""
 MIN_FOR_LENGTHS = 500
 """Smallest number of buildings for lengths; with fewer, intervals differ by chance."""
 MIN_FOR_LENGTH = 100
@@ -78,7 +89,8 @@ class Side(NamedTuple):
         return ~(self.need_nC[:, former] <= scale_C[former]).any(1)
 
     def least_scale(self, category: int, scale_C: Tensor, leave: int) -> float:
-        """Return the least scale of this category that leaves out at most `leave` of its buildings."""
+        """Return the least scale of this category that leaves out at most `leave` of its
+        buildings."""
         need_n = self.need_n[self.unreached(category, scale_C)].sort(descending=True).values
         return max(float(need_n[leave]) + ROUNDING, NOTHING) if len(need_n) > leave else NOTHING
 
@@ -90,10 +102,11 @@ class Side(NamedTuple):
 def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
     """Set the interval scales of each category and kind of building, given the model's lengths.
 
-    Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the network's own interval (Sesia
-    and Candes 2020, A comparison of some conformal quantile regression methods). For each category on its own (Vovk
-    2012, Conditional validity of inductive conformal predictors): one scale for all has its share
-    of all buildings, but leaves out three in ten of the worst; and for each kind.
+    Conformalised quantile regression (Romano, Patterson and Candes 2019), relative to the
+    network's own interval (Sesia and Candes 2020, A comparison of some conformal quantile
+    regression methods). For each category on its own (Vovk 2012, Conditional validity of
+    inductive conformal predictors): one scale for all has its share of all buildings, but
+    leaves out three in ten of the worst; and for each kind.
 
     An interval reaches from the least to the greatest severity that it enters, so it contains all
     categories between its ends. So a side is set one category at a time, from its far end on, and
@@ -112,18 +125,20 @@ def set_scales(model: Diagnosis, raw: RawAnswers) -> None:
 
 
 def misses(count: int, share: float) -> int:
-    """Return how many of `count` buildings may be left out, by the rank of split conformal prediction."""
+    """Return how many of `count` buildings may be left out, by the rank of split conformal
+    prediction."""
     return count - min(count, math.ceil((count + 1) * share))
 
 
 def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
     """Return (C,) the length that is added to the interval of each category.
 
-    Quantile regression (Koenker and Bassett 1978) of the deviation on category and the category's narrowness, so that
-    narrow intervals have their share as wide ones do (Gibbs, Cherian and Candes 2025, Conformal
-    prediction with conditional guarantees). A category with few buildings has no length. Nor has
-    the last: it needs as many halves of a narrow interval as of a wide one, and X band intervals
-    contained fewer of its buildings with one.
+    Quantile regression (Koenker and Bassett 1978) of the deviation on category and the
+    category's narrowness, so that narrow intervals have their share as wide ones do (Gibbs,
+    Cherian and Candes 2025, Conformal prediction with conditional guarantees). A category
+    with few buildings has no length. Nor has the last: it needs as many halves of a narrow
+    interval as of a wide one, and X band intervals contained fewer of its buildings with
+    one.
     """
     length_C, category_B = torch.zeros(CATEGORIES), category_of(model, raw)
     narrow_B1 = narrowness(raw.severity_B3)
@@ -133,19 +148,27 @@ def lengths(model: Diagnosis, raw: RawAnswers) -> Tensor:
     member_BC = nn.functional.one_hot(category_B, CATEGORIES).to(narrow_B1)
     design = torch.cat([narrow_B1 * member_BC[:, longer], member_BC[:, member_BC.any(0)]], dim=1)
     step = -(-len(category_B) // MAX_FOR_LENGTHS)
-    values = torch.maximum(*deviations(raw.severity_B3, raw.standard_B, model.category_edges())).clamp(min=0)
-    slopes = quantile_regression(design[::step].double().numpy(), values[::step].double().numpy(), INTERVAL_SHARE)
+    values = torch.maximum(
+        *deviations(raw.severity_B3, raw.standard_B, model.category_edges())
+    ).clamp(min=0)
+    slopes = quantile_regression(
+        design[::step].double().numpy(), values[::step].double().numpy(), INTERVAL_SHARE
+    )
     length_C[longer] = torch.from_numpy(slopes[: int(longer.sum())]).to(length_C)
     return length_C
 
 
-def quantile_regression(design: NDArray[np.float64], values: NDArray[np.float64], share: float) -> NDArray[np.float64]:
+def quantile_regression(
+    design: NDArray[np.float64], values: NDArray[np.float64], share: float
+) -> NDArray[np.float64]:
     """Return (K,) coefficients: a share `share` of `values` (B,) is below `design` (B, K) times
     them.
 
     By the dual linear programme (Koenker 2005, Quantile regression, section 6.2).
     """
-    solution = linprog(-values, A_eq=design.T, b_eq=(1 - share) * design.sum(0), bounds=(0, 1), method="highs")
+    solution = linprog(
+        -values, A_eq=design.T, b_eq=(1 - share) * design.sum(0), bounds=(0, 1), method="highs"
+    )
     # The multipliers of the dual's equations are the coefficients, with the other sign as the
     # objective is negated.
     return np.asarray(-solution.eqlin.marginals)
@@ -165,10 +188,17 @@ def _set_scales(model: Diagnosis, raw: RawAnswers, share: float) -> None:
             low[number], high[number] = below.select(rows), above.select(rows)
         leave = {number: misses(len(side.need_n), share) for number, side in low.items()}
         above_C = _scales(
-            high, start_C, {n: count if n == high[n].order[0] else count // 2 for n, count in leave.items()}
+            high,
+            start_C,
+            {n: count if n == high[n].order[0] else count // 2 for n, count in leave.items()},
         )
-        below_C = _scales(low, start_C, {n: count - high[n].missed(n, above_C) for n, count in leave.items()})
-        model.get_buffer("interval_below")[kind], model.get_buffer("interval_above")[kind] = below_C, above_C
+        below_C = _scales(
+            low, start_C, {n: count - high[n].missed(n, above_C) for n, count in leave.items()}
+        )
+        model.get_buffer("interval_below")[kind], model.get_buffer("interval_above")[kind] = (
+            below_C,
+            above_C,
+        )
 
 
 def _scales(sides: dict[int, Side], start_C: Tensor, leave: dict[int, int]) -> Tensor:
@@ -193,8 +223,12 @@ def _sides(model: Diagnosis, raw: RawAnswers) -> tuple[Side, Side]:
     ):
         # A truth nearer than `NEAREST` is always inside; of category 0 only the edge is.
         near_B = torch.where((category_B1[:, 0] > 0) | (order[0] > 0), NEAREST, 0.0)
-        need_B = torch.where(need_B <= near_B, -torch.inf, need_B - longer_BC.gather(1, category_B1)[:, 0])
-        sides.append(Side(need_B, torch.where(need_BC <= 0, -torch.inf, need_BC - longer_BC), order))
+        need_B = torch.where(
+            need_B <= near_B, -torch.inf, need_B - longer_BC.gather(1, category_B1)[:, 0]
+        )
+        sides.append(
+            Side(need_B, torch.where(need_BC <= 0, -torch.inf, need_BC - longer_BC), order)
+        )
     return sides[0], sides[1]
 
 
@@ -202,13 +236,18 @@ def _of_all(model: Diagnosis, raw: RawAnswers, share: float) -> Tensor:
     """Return (C,) scales that this share of all buildings would need in each category."""
     longer_BC = model.get_buffer("interval_length") * narrowness(raw.severity_B3)
     need_B = torch.maximum(*deviations(raw.severity_B3, raw.standard_B, model.category_edges()))
-    return (need_B[:, None] - longer_BC).sort(0, descending=True).values[misses(len(need_B), share)] + ROUNDING
+    return (need_B[:, None] - longer_BC).sort(0, descending=True).values[
+        misses(len(need_B), share)
+    ] + ROUNDING
 
 
 def _spread(narrow_B: Tensor, category_B: Tensor) -> Tensor:
-    """Return (C,) whether a category (except the last) has enough buildings with different interval lengths."""
+    """Return (C,) whether a category (except the last) has enough buildings with different
+    interval lengths."""
     parts = [narrow_B[category_B == number] for number in range(CATEGORIES - 1)]
-    return torch.tensor([len(part) >= MIN_FOR_LENGTH and bool(part.std() >= MIN_SPREAD) for part in parts] + [False])
+    return torch.tensor(
+        [len(part) >= MIN_FOR_LENGTH and bool(part.std() >= MIN_SPREAD) for part in parts] + [False]
+    )
 
 
 def category_of(model: Diagnosis, raw: RawAnswers) -> Tensor:
@@ -217,7 +256,8 @@ def category_of(model: Diagnosis, raw: RawAnswers) -> Tensor:
 
 
 def set_or_move(model: Diagnosis, raw: RawAnswers) -> None:
-    """Set the interval's scales by labels, if each category has enough of them; else shift the present scales."""
+    """Set the interval's scales by labels, if each category has enough of them; else shift
+    the present scales."""
     if bool((category_of(model, raw).bincount(minlength=CATEGORIES) >= MIN_CATEGORY).all()):
         set_scales(model, raw)
     else:
@@ -228,10 +268,10 @@ def move_scales(model: Diagnosis, raw: RawAnswers) -> float:
     """Add to all scales the number of halves with which the interval has its share; return that
     number.
 
-    Split conformal prediction with what a building would need added as its score (Angelopoulos and Bates 2023,
-    Conformal prediction: a gentle introduction, section 2): one number, for which fifty labels are
-    enough. The differences between categories and kinds of buildings stay as they were set on
-    thousands.
+    Split conformal prediction with what a building would need added as its score
+    (Angelopoulos and Bates 2023, Conformal prediction: a gentle introduction, section 2):
+    one number, for which fifty labels are enough. The differences between categories and
+    kinds of buildings stay as they were set on thousands.
     """
     needed_B = needed_halves(model, raw).sort(descending=True).values
     halves = float(needed_B[misses(len(needed_B), INTERVAL_SHARE)]) + ROUNDING
@@ -251,7 +291,12 @@ def needed_halves(model: Diagnosis, raw: RawAnswers) -> Tensor:
     low_B1, high_B1 = torch.full_like(true_B1, -MAX_HALVES), torch.full_like(true_B1, MAX_HALVES)
     for _ in range(STEPS):
         middle_B1 = (low_B1 + high_B1) / 2
-        from_B1, to_B1 = stretched(raw.severity_B3, below_BC + middle_B1, above_BC + middle_B1, edges_E)
+        from_B1, to_B1 = stretched(
+            raw.severity_B3, below_BC + middle_B1, above_BC + middle_B1, edges_E
+        )
         inside_B1 = (from_B1 <= true_B1) & (true_B1 <= to_B1)
-        low_B1, high_B1 = torch.where(inside_B1, low_B1, middle_B1), torch.where(inside_B1, middle_B1, high_B1)
+        low_B1, high_B1 = (
+            torch.where(inside_B1, low_B1, middle_B1),
+            torch.where(inside_B1, middle_B1, high_B1),
+        )
     return high_B1[:, 0]

@@ -1,7 +1,8 @@
 """Calibrate probabilities by temperatures.
 
-Scales and shifts of logits that make the labels likeliest (Platt 1999; Guo et al. 2017, On calibration of modern neural
-networks), for each kind of building, with a prior that they change nothing: few labels move them little.
+Scales and shifts of logits that make the labels likeliest (Platt 1999; Guo et al. 2017, On
+calibration of modern neural networks), for each kind of building, with a prior that they
+change nothing: few labels move them little.
 
 Shape legend: B buildings, C categories, K levels, M mechanisms.
 
@@ -22,7 +23,14 @@ from plumbline.core.console import log, warn
 from plumbline.core.strain import INTERVAL_SHARE, LEVEL_EDGES_PERMILLE
 from plumbline.model.diagnosis import KINDS, Diagnosis, kinds
 from plumbline.prepare.features.shards import SequenceSet
-from plumbline.train.calibrate.conformal import CATEGORIES, ROUNDING, RawAnswers, category_of, lengths, set_scales
+from plumbline.train.calibrate.conformal import (
+    CATEGORIES,
+    ROUNDING,
+    RawAnswers,
+    category_of,
+    lengths,
+    set_scales,
+)
 from plumbline.train.data.batches import loader
 
 PRIOR_SD, KIND_SD = 0.5, 0.2
@@ -37,7 +45,9 @@ def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
     category_B = category_of(model, raw)
     count_C = category_B.bincount(minlength=CATEGORIES).float()
     model.get_buffer("category_share").copy_((count_C + 1) / (count_C.sum() + CATEGORIES))
-    level_B = torch.bucketize(raw.standard_B, model.standard_severity(torch.tensor(LEVEL_EDGES_PERMILLE)), right=True)
+    level_B = torch.bucketize(
+        raw.standard_B, model.standard_severity(torch.tensor(LEVEL_EDGES_PERMILLE)), right=True
+    )
     category_of_level = model.get_buffer("category_of_level")
     logits_B4 = raw.logits_B4 / model.get_buffer("temperature")
     target_B4 = raw.accepted_B4.float()
@@ -52,7 +62,10 @@ def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
 
     def of_accepted(rows: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         scaled_B4 = raw.accepted_logits_B4[rows] * scale + shift
-        return functional.binary_cross_entropy_with_logits(scaled_B4, target_B4[rows], reduction="sum") / 4
+        return (
+            functional.binary_cross_entropy_with_logits(scaled_B4, target_B4[rows], reduction="sum")
+            / 4
+        )
 
     def of_mechanisms(rows: Tensor, scale: Tensor, _: Tensor) -> Tensor:
         logits_BM = raw.mechanism_logits_BM[rows] * scale
@@ -72,8 +85,11 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Rows, scale and shifts -> sum of the losses of these buildings."""
 
 
-def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, *, shifts: int) -> None:
-    """Set scale and shifts of each kind of building; those of rare kinds are drawn to the fit over all."""
+def _set(
+    model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAnswers, *, shifts: int
+) -> None:
+    """Set scale and shifts of each kind of building; those of rare kinds are drawn to the
+    fit over all."""
     rows = torch.nonzero(inside)[:, 0]
     if not len(rows):
         return
@@ -88,7 +104,8 @@ def _set(model: Diagnosis, name: str, loss_of: Loss, inside: Tensor, raw: RawAns
 
 
 def _fit_scale(loss_of: Callable[[Tensor, Tensor], Tensor], centre: Tensor, sd: float) -> Tensor:
-    """Return the logarithm of the scale, and the shifts, of the least loss; the prior is normal around `centre`."""
+    """Return the logarithm of the scale, and the shifts, of the least loss; the prior is
+    normal around `centre`."""
     unknown = centre.clone().requires_grad_()
     optimiser = torch.optim.LBFGS([unknown], max_iter=STEPS, line_search_fn="strong_wolfe")
 
@@ -108,7 +125,8 @@ FEW_BUILDINGS = 40
 COOLEST, HOTTEST = 0.1, 10.0
 """Bounds of the temperatures that are tried."""
 MAX_BEYOND = 0.05
-"""Share of the buildings to calibrate on that may be damaged worse than any answer: half of what an interval misses."""
+"""Share of the buildings to calibrate on that may be damaged worse than any answer: half of
+what an interval misses."""
 MORE = "Give more labelled buildings, or a larger prepare.split.calibrate."
 
 
@@ -119,7 +137,8 @@ def warn_if_few(count: int) -> None:
         # 2012).
         spread = math.sqrt(INTERVAL_SHARE * (1 - INTERVAL_SHARE) / (count + 2))
         warn(
-            "%d buildings to calibrate on: the interval covers %.0f %% of other buildings, give or take %.0f. %s",
+            "%d buildings to calibrate on: the interval covers %.0f %% of other buildings, give "
+            "or take %.0f. %s",
             count,
             100 * INTERVAL_SHARE,
             100 * spread,
@@ -132,8 +151,10 @@ def warn_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
     """Warn if more buildings exceed the largest possible answer than the interval may miss."""
     if beyond > MAX_BEYOND * count:
         warn(
-            "%d of %d buildings to calibrate on have more than %.2f permille, the most of any building trained on. No "
-            "answer goes beyond that, so that intervals cover less than %.0f %% where damage is severe",
+            "%d of %d buildings to calibrate on have more than %.2f permille, the most of any "
+            "building trained on. No "
+            "answer goes beyond that, so that intervals cover less than %.0f %% where damage is "
+            "severe",
             beyond,
             count,
             limit_permille,
@@ -143,16 +164,20 @@ def warn_if_beyond(beyond: int, count: int, limit_permille: float) -> None:
 
 
 def warn_if_bounded(temperature: float, defined: int) -> None:
-    """Warn if the quadrant probabilities are not calibrated; `defined`: number of buildings with a quadrant."""
+    """Warn if the quadrant probabilities are not calibrated; `defined`: number of buildings
+    with a quadrant."""
     if not defined:
         warn(
-            "temperature: none of the buildings to calibrate on has a quadrant (category 1 and more), so that it stays "
-            "1: the quadrants' probabilities are the network's own, and the interval is that of undamaged buildings",
+            "temperature: none of the buildings to calibrate on has a quadrant (category 1 and "
+            "more), so that it stays "
+            "1: the quadrants' probabilities are the network's own, and the interval is that of "
+            "undamaged buildings",
             key="temperature.no_quadrant",
         )
     elif not COOLEST * 1.001 < temperature < HOTTEST / 1.001:
         warn(
-            "temperature: the best of %g to %g is at the end, %.2f, for %d buildings with a quadrant: their answers "
+            "temperature: the best of %g to %g is at the end, %.2f, for %d buildings with a "
+            "quadrant: their answers "
             "are %s, and the quadrants' probabilities not calibrated",
             COOLEST,
             HOTTEST,
@@ -167,7 +192,9 @@ def calibrate(model: Diagnosis, sequences: SequenceSet) -> None:
     """Set the model's temperature and interval from the calibrate split."""
     raw = raw_answers(model, sequences)
     warn_if_few(len(raw.standard_B))
-    model.get_buffer("temperature").fill_(best_temperature(raw.logits_B4, raw.quadrant_B, raw.accepted_B4))
+    model.get_buffer("temperature").fill_(
+        best_temperature(raw.logits_B4, raw.quadrant_B, raw.accepted_B4)
+    )
     set_probabilities(model, raw)
     model.get_buffer("interval_length").copy_(lengths(model, raw))
     set_scales(model, raw)
@@ -186,17 +213,30 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
     parts = []
     with torch.inference_mode():
         for batch in loader(sequences, 512):
-            answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
+            answer = model.raw(
+                batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL
+            )
             standard = model.standard_severity(batch.severity_B)
             kind_BK = kinds(batch.geometry_BF)
-            quadrant_and_severity = (answer.logits_B4, answer.severity_B3, batch.quadrant_B, standard, kind_BK)
+            quadrant_and_severity = (
+                answer.logits_B4,
+                answer.severity_B3,
+                batch.quadrant_B,
+                standard,
+                kind_BK,
+            )
             probabilities = (answer.accepted_B4, answer.levels_BK, answer.mechanism_BM)
-            parts.append(RawAnswers(*quadrant_and_severity, *probabilities, batch.accepted_B4, batch.mechanism_B))
+            parts.append(
+                RawAnswers(
+                    *quadrant_and_severity, *probabilities, batch.accepted_B4, batch.mechanism_B
+                )
+            )
     return RawAnswers(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
 
 def best_temperature(logits_B4: Tensor, quadrant_B: Tensor, accepted_B4: Tensor) -> float:
-    """Return the temperature of least cross-entropy (Guo et al. 2017, On calibration of modern neural networks)."""
+    """Return the temperature of least cross-entropy (Guo et al. 2017, On calibration of
+    modern neural networks)."""
     defined = quadrant_B >= 0
     if not defined.any():
         return 1.0

@@ -18,10 +18,12 @@ SMOOTH = 2.0
 
 
 def _density(severity: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the smoothed density of labels (Yang et al. 2021, Delving into deep imbalanced regression, equation 1).
+    """Return the smoothed density of labels (Yang et al. 2021, Delving into deep imbalanced
+    regression, equation 1).
 
-    On the scale of the loss: the logarithm of permille. A kernel that reaches beyond the first or last bin is divided
-    by what of it lies inside, so that even labels get even weights up to their ends.
+    On the scale of the loss: the logarithm of permille. A kernel that reaches beyond the
+    first or last bin is divided by what of it lies inside, so that even labels get even
+    weights up to their ends.
     """
     log_severity = np.log(np.asarray(severity, float) + SEVERITY_FLOOR)
     place = np.floor((log_severity - log_severity.min()) / BIN).astype(np.int64)
@@ -41,14 +43,18 @@ def _share(code: NDArray[np.int64]) -> NDArray[np.float64]:
 
 RARITIES: dict[str, Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float64]]] = {
     "category": lambda severity, quadrant: _share(category(severity)),
-    "quadrant": lambda severity, quadrant: _share(quadrant + 1),  # the undefined ones are a class of their own
+    "quadrant": lambda severity, quadrant: _share(
+        quadrant + 1
+    ),  # the undefined ones are a class of their own
     "both": lambda severity, quadrant: _share(5 * category(severity) + quadrant + 1),
     "severity": lambda severity, quadrant: _density(severity),
 }
 """`train.balance_by` -> (B,) how common each building's kind is, on any scale."""
 
 
-def building_weights(severity: NDArray[np.float32], quadrant: NDArray[np.int64], losses: Train) -> NDArray[np.float32]:
+def building_weights(
+    severity: NDArray[np.float32], quadrant: NDArray[np.int64], losses: Train
+) -> NDArray[np.float32]:
     """Return (B,) inverse frequency of each building's kind; 1 on average.
 
     All classes have the same sum of weights, `B / classes` (King and Zeng 2001, section 4).
@@ -62,12 +68,15 @@ def building_weights(severity: NDArray[np.float32], quadrant: NDArray[np.int64],
     return np.asarray(weight / weight.mean(), dtype=np.float32)
 
 
-def draw_by_weight(weight: NDArray[np.float32], generator: np.random.Generator) -> NDArray[np.int32]:
+def draw_by_weight(
+    weight: NDArray[np.float32], generator: np.random.Generator
+) -> NDArray[np.int32]:
     """Draw (B,) indices in random order, building b `B weight[b] / sum(weight)` times.
 
-    Systematic sampling (Madow and Madow 1944): evenly spaced places on the cumulative weights of a shuffled list, so
-    each building comes that often, rounded down or up, and exactly that often on average. Drawing each place for
-    itself would leave out a third of equal buildings every epoch.
+    Systematic sampling (Madow and Madow 1944): evenly spaced places on the cumulative
+    weights of a shuffled list, so each building comes that often, rounded down or up, and
+    exactly that often on average. Drawing each place for itself would leave out a third of
+    equal buildings every epoch.
     """
     count = len(weight)
     order = generator.permutation(np.arange(count, dtype=np.int32))

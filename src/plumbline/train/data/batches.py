@@ -1,4 +1,5 @@
-"""Batch buildings of similar length, from arrays on disk; batches are cut without a Python loop over buildings.
+"""Batch buildings of similar length, from arrays on disk; batches are cut without a Python
+loop over buildings.
 
 Shape legend: B buildings, L places, F features.
 """
@@ -42,7 +43,8 @@ class Batch(NamedTuple):
 
 
 class SimilarLengths(Sampler[NDArray[np.intp]]):
-    """Index lists of buildings of similar length, in a new order each epoch, fixed by seed and epoch.
+    """Index lists of buildings of similar length, in a new order each epoch, fixed by seed
+    and epoch.
 
     Uses 4 bytes a building while it runs, beside `length`, `weight` and `first_epoch`.
     """
@@ -76,7 +78,11 @@ class SimilarLengths(Sampler[NDArray[np.intp]]):
         self.epoch = epoch
 
     def __len__(self) -> int:
-        count = len(self.length) if self.first_epoch is None else int((self.first_epoch <= self.epoch).sum())
+        count = (
+            len(self.length)
+            if self.first_epoch is None
+            else int((self.first_epoch <= self.epoch).sum())
+        )
         return -(-count // (self.batch_size * self.shares))
 
     def __iter__(self) -> Iterator[NDArray[np.intp]]:
@@ -112,8 +118,14 @@ class BuildingSet(Dataset[Batch]):
     def __init__(self, sequences: SequenceSet, losses: Train | None = None) -> None:
         """Wrap the buildings; with `losses`, pad and weight them as in training."""
         self.sequences, self.losses = sequences, losses
-        self.severity, self.quadrant = np.asarray(sequences.severity), np.asarray(sequences.quadrant)
-        self.accepted, self.mechanism = np.asarray(sequences.accepted), np.asarray(sequences.mechanism)
+        self.severity, self.quadrant = (
+            np.asarray(sequences.severity),
+            np.asarray(sequences.quadrant),
+        )
+        self.accepted, self.mechanism = (
+            np.asarray(sequences.accepted),
+            np.asarray(sequences.mechanism),
+        )
         self.length = np.asarray(sequences.length)
         self.weight: NDArray[np.float32] | None = None
         if losses is not None and losses.balance == "weights":
@@ -123,24 +135,34 @@ class BuildingSet(Dataset[Batch]):
         return len(self.sequences)
 
     def __getitem__(self, index: NDArray[np.intp]) -> Batch:
-        padded = self.sequences.pad(index, strategy="mask" if self.losses is None else self.losses.padding)
+        padded = self.sequences.pad(
+            index, strategy="mask" if self.losses is None else self.losses.padding
+        )
         distance, slope, geometry, mask = (
-            torch.from_numpy(np.ascontiguousarray(padded[name])) for name in ("distance", "slope", "geometry", "mask")
+            torch.from_numpy(np.ascontiguousarray(padded[name]))
+            for name in ("distance", "slope", "geometry", "mask")
         )
         severity, quadrant, accepted, mechanism = (
             torch.from_numpy(np.array(values[index]))
             for values in (self.severity, self.quadrant, self.accepted, self.mechanism)
         )
-        weight = torch.ones(len(index)) if self.weight is None else torch.from_numpy(self.weight[index])
-        return Batch(distance, slope, geometry, mask, severity, quadrant, accepted, mechanism, weight)
+        weight = (
+            torch.ones(len(index)) if self.weight is None else torch.from_numpy(self.weight[index])
+        )
+        return Batch(
+            distance, slope, geometry, mask, severity, quadrant, accepted, mechanism, weight
+        )
 
 
 def loader(
     sequences: SequenceSet, batch_size: int, seed: int | None = None, losses: Train | None = None
 ) -> DataLoader[Batch]:
-    """Return batches of `sequences`, shuffled with a `seed`, and prepared as for training with `losses`."""
+    """Return batches of `sequences`, shuffled with a `seed`, and prepared as for training
+    with `losses`."""
     weight = None
     if losses is not None and losses.balance == "oversample":
-        weight = building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
+        weight = building_weights(
+            np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses
+        )
     sampler = SimilarLengths(np.asarray(sequences.length), batch_size, seed, weight)
     return DataLoader(BuildingSet(sequences, losses), sampler=sampler, batch_size=None)

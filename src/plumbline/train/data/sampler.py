@@ -1,9 +1,9 @@
 """Share a step among processes, and turn buildings by the compass.
 
-Each step has one list of buildings, the same on all processes. It is dealt like cards into `accumulate * processes`
-shares; each share's loss is scaled by what it holds of the whole, so that whoever computes it, and in how many turns,
-the step's gradient is that of the mean over the whole list. Whatever is drawn at random for a building is drawn for
-the list.
+Each step has one list of buildings, the same on all processes. It is dealt like cards into
+`accumulate * processes` shares; each share's loss is scaled by what it holds of the whole,
+so that whoever computes it, and in how many turns, the step's gradient is that of the mean
+over the whole list. Whatever is drawn at random for a building is drawn for the list.
 
 Shape legend: S buildings of a step, B buildings of a share.
 """
@@ -22,7 +22,15 @@ from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
 from plumbline.model.losses import QuadrantLoss
-from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, Column, names, quadrant_symmetry, symmetry
+from plumbline.prepare.features.definition import (
+    DISTANCE,
+    GEOMETRY,
+    SLOPE,
+    Column,
+    names,
+    quadrant_symmetry,
+    symmetry,
+)
 from plumbline.train.data.batches import Batch, BuildingSet, SimilarLengths
 
 SIDE_X, SIDE_Y = names(GEOMETRY).index("side_x"), names(GEOMETRY).index("side_y")
@@ -43,7 +51,8 @@ QUADRANTS_TURNED = np.stack([quadrant_symmetry(*which) for which in SYMMETRIES])
 
 
 class _Tables(NamedTuple):
-    """Tables on one device. A step looks its rows up there, so that a GPU need not wait for transfers."""
+    """Tables on one device. A step looks its rows up there, so that a GPU need not wait for
+    transfers."""
 
     symmetry_83: Tensor
     quadrant_84: Tensor
@@ -56,16 +65,22 @@ def _tables(device: torch.device) -> _Tables:
     turns = {}
     for columns in (DISTANCE, SLOPE, GEOMETRY):
         sources, signs = zip(*(symmetry(columns, *flags) for flags in SYMMETRIES), strict=True)
-        turns[columns] = (torch.from_numpy(np.stack(sources)).to(device), torch.from_numpy(np.stack(signs)).to(device))
+        turns[columns] = (
+            torch.from_numpy(np.stack(sources)).to(device),
+            torch.from_numpy(np.stack(signs)).to(device),
+        )
     symmetry_83, quadrant_84 = torch.tensor(SYMMETRIES), torch.from_numpy(QUADRANTS_TURNED)
     return _Tables(symmetry_83.to(device), quadrant_84.to(device), turns)
 
 
 def turn(batch: Batch, choice_B: Tensor) -> Batch:
-    """Return each building in the frame `SYMMETRIES[choice_B]`; sequences still run along the long axis."""
+    """Return each building in the frame `SYMMETRIES[choice_B]`; sequences still run along
+    the long axis."""
     tables = _tables(choice_B.device)
     mirror_x_B, mirror_y_B, _ = tables.symmetry_83[choice_B].unbind(1)
-    place_BL = _order_scatterers(batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B))
+    place_BL = _order_scatterers(
+        batch.mask_BL, torch.where(_runs_along_x(batch), mirror_x_B, mirror_y_B)
+    )
     turned_B4 = tables.quadrant_84[choice_B]
     turned_B = turned_B4.gather(1, batch.quadrant_B.clamp(min=0)[:, None])[:, 0]
     source_BF, sign_BF = (table_8F[choice_B] for table_8F in tables.turns[GEOMETRY])
@@ -83,10 +98,13 @@ def turn(batch: Batch, choice_B: Tensor) -> Batch:
 
 
 def _runs_along_x(batch: Batch) -> Tensor:
-    """Return (B,) whether the sequence runs along x: the longer side; on a square, the axis it is sorted by."""
+    """Return (B,) whether the sequence runs along x: the longer side; on a square, the axis
+    it is sorted by."""
     side_x_B, side_y_B = batch.geometry_BF[:, SIDE_X], batch.geometry_BF[:, SIDE_Y]
     beyond_BL = ~batch.mask_BL[:, 1:]
-    along_x_B, along_y_B = ((beyond_BL | (batch.distance_BLF[..., axis].diff(dim=1) >= 0)).all(1) for axis in (X, Y))
+    along_x_B, along_y_B = (
+        (beyond_BL | (batch.distance_BLF[..., axis].diff(dim=1) >= 0)).all(1) for axis in (X, Y)
+    )
     return (side_x_B > side_y_B) | ((side_x_B == side_y_B) & (along_x_B | ~along_y_B))
 
 
@@ -98,19 +116,25 @@ def _order_scatterers(mask_BL: Tensor, reverse_B: Tensor) -> Tensor:
     return torch.where(reverse_B[:, None] & mask_BL, backward_BL, place_BL)
 
 
-def _turn(values_BLF: Tensor, turns: tuple[Tensor, Tensor], choice_B: Tensor, place_BL: Tensor) -> Tensor:
+def _turn(
+    values_BLF: Tensor, turns: tuple[Tensor, Tensor], choice_B: Tensor, place_BL: Tensor
+) -> Tensor:
     """Move columns and scatterers to their new places, in one pass."""
     source_BF, sign_BF = (table_8F[choice_B] for table_8F in turns)
     from_BLF = place_BL[..., None] * values_BLF.shape[-1] + source_BF[:, None]
-    return values_BLF.flatten(1).gather(1, from_BLF.flatten(1)).view(values_BLF.shape) * sign_BF[:, None]
+    return (
+        values_BLF.flatten(1).gather(1, from_BLF.flatten(1)).view(values_BLF.shape)
+        * sign_BF[:, None]
+    )
 
 
 class ShareScale(NamedTuple):
     """Factors of a share's mean losses: its part of the whole step, times the number of shares.
 
-    The trainer divides by the number of shares again: processes average their gradients, and turns their losses. The
-    weight of a step's buildings is taken over what as many of the split have on average: over their own, a step of one
-    building would have the same loss whatever that weighs.
+    The trainer divides by the number of shares again: processes average their gradients,
+    and turns their losses. The weight of a step's buildings is taken over what as many of
+    the split have on average: over their own, a step of one building would have the same
+    loss whatever that weighs.
     """
 
     quadrant: Tensor
@@ -142,7 +166,9 @@ class Share(NamedTuple):
 class ShareSampler(Sampler[Share]):
     """Shares of one process, `accumulate` of each step, in the order of the steps."""
 
-    def __init__(self, steps: SimilarLengths, accumulate: int = 1, rank: int = 0, processes: int = 1) -> None:
+    def __init__(
+        self, steps: SimilarLengths, accumulate: int = 1, rank: int = 0, processes: int = 1
+    ) -> None:
         self.steps, self.accumulate, self.rank, self.processes = steps, accumulate, rank, processes
 
     def set_epoch(self, epoch: int) -> None:
@@ -163,9 +189,14 @@ class Examples(Dataset[Example]):
     """Data set that turns a `Share` into an `Example`."""
 
     def __init__(
-        self, buildings: BuildingSet, steps: SimilarLengths, augment: bool, quadrant: QuadrantLoss | None = None
+        self,
+        buildings: BuildingSet,
+        steps: SimilarLengths,
+        augment: bool,
+        quadrant: QuadrantLoss | None = None,
     ) -> None:
-        """Wrap the buildings; with `augment`, each gets a random frame. `quadrant` gives the weight of each."""
+        """Wrap the buildings; with `augment`, each gets a random frame. `quadrant` gives
+        the weight of each."""
         self.buildings, self.steps, self.augment = buildings, steps, augment
         self.quadrant = quadrant or QuadrantLoss()
         self.usual_count = self._usual_count()
@@ -177,8 +208,13 @@ class Examples(Dataset[Example]):
     def _usual_count(self) -> float:
         quadrant_B, weight = torch.from_numpy(self.buildings.quadrant), self.buildings.weight
         weight_B = torch.ones(len(quadrant_B)) if weight is None else torch.from_numpy(weight)
-        if self.augment:  # all frames of a building are as likely, and turn its quadrant into each of the four
-            turned = [self.quadrant.counts(torch.where(quadrant_B >= 0, q, -1), weight_B) for q in range(4)]
+        if (
+            self.augment
+        ):  # all frames of a building are as likely, and turn its quadrant into each of the four
+            turned = [
+                self.quadrant.counts(torch.where(quadrant_B >= 0, q, -1), weight_B)
+                for q in range(4)
+            ]
             counts_B = torch.stack(turned).double().mean(0)
         else:
             counts_B = self.quadrant.counts(quadrant_B, weight_B).double()
@@ -193,17 +229,25 @@ class Examples(Dataset[Example]):
             rows = np.zeros(1, dtype=np.intp)
         symmetry_S = np.zeros(len(index_S), dtype=np.int64)
         if self.augment:
-            # From 1 on: a 0 at the end changes no seed, and the sampler's order is drawn by the words before it.
+            # From 1 on: a 0 at the end changes no seed, and the sampler's order is drawn by
+            # the words before it.
             seed = (self.steps.seed or 0, self.steps.epoch, share.step + 1)
             symmetry_S = np.random.default_rng(seed).integers(len(SYMMETRIES), size=len(index_S))
         weight = self.buildings.weight
         weight_S = np.ones(len(index_S)) if weight is None else weight[index_S].astype(float)
         quadrant_S = self.buildings.quadrant[index_S]
         turned_S = np.where(quadrant_S >= 0, QUADRANTS_TURNED[symmetry_S, quadrant_S], -1)
-        counts_S = self.quadrant.counts(torch.from_numpy(turned_S), torch.from_numpy(weight_S)).numpy()
+        counts_S = self.quadrant.counts(
+            torch.from_numpy(turned_S), torch.from_numpy(weight_S)
+        ).numpy()
         usual = (self.usual_count * float((quadrant_S >= 0).sum()), len(index_S), len(index_S))
         parts = zip((counts_S, weight_S, np.ones(len(index_S))), usual, strict=True)
-        scale = ShareScale(*(torch.tensor(0.0 if empty else _part(part, rows, total, shares)) for part, total in parts))
+        scale = ShareScale(
+            *(
+                torch.tensor(0.0 if empty else _part(part, rows, total, shares))
+                for part, total in parts
+            )
+        )
         return Example(self.buildings[index_S[rows]], torch.from_numpy(symmetry_S[rows]), scale)
 
 

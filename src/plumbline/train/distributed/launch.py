@@ -23,9 +23,11 @@ from plumbline.params import FitOptions
 
 
 def one_process_a_device(losses: FitOptions) -> None:
-    """Run the command in each of `train.devices` processes: this one starts them, waits, and exits with their code.
+    """Run the command in each of `train.devices` processes: this one starts them, waits,
+    and exits with their code.
 
-    Returns at once where one process is enough, and in the processes that torchrun or SLURM have started.
+    Returns at once where one process is enough, and in the processes that torchrun or SLURM
+    have started.
 
     Raises:
         InputError: several machines are asked for, and no torchrun has started this process.
@@ -40,9 +42,12 @@ def one_process_a_device(losses: FitOptions) -> None:
         return
     if losses.nodes > 1:
         raise InputError(
-            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. On each machine, with "
-            f"NUMBER from 0 to {losses.nodes - 1} and the address of the one with 0: torchrun --nnodes {losses.nodes} "
-            f"--node-rank NUMBER --nproc-per-node {losses.devices} --master-addr ADDRESS --master-port 29400 "
+            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. "
+            "On each machine, with "
+            f"NUMBER from 0 to {losses.nodes - 1} and the address of the one with 0: torchrun "
+            f"--nnodes {losses.nodes} "
+            f"--node-rank NUMBER --nproc-per-node {losses.devices} --master-addr ADDRESS "
+            "--master-port 29400 "
             f"-m plumbline {' '.join(sys.argv[1:])}",
             key="nodes.no_torchrun",
         )
@@ -51,12 +56,16 @@ def one_process_a_device(losses: FitOptions) -> None:
 
 
 def run(processes: int, arguments: Sequence[str]) -> int:
-    """Run Python with these arguments in several processes; return the exit code of the first failure, or 0.
+    """Run Python with these arguments in several processes; return the exit code of the
+    first failure, or 0.
 
-    The same as `torchrun --standalone --nproc-per-node PROCESSES`, by torchrun's own library: the command would turn
-    every exit code into 1, and put a page of its own under the message.
+    The same as `torchrun --standalone --nproc-per-node PROCESSES`, by torchrun's own
+    library: the command would turn every exit code into 1, and put a page of its own under
+    the message.
     """
-    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)  # a failed process says itself why
+    logging.getLogger("torch.distributed.elastic").setLevel(
+        logging.CRITICAL
+    )  # a failed process says itself why
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,
@@ -69,14 +78,16 @@ def run(processes: int, arguments: Sequence[str]) -> int:
     try:
         elastic_launch(settings, sys.executable)(*arguments)
     except ChildFailedError as error:
-        # After a failure torchrun ends the remaining processes by SIGTERM; a killed one makes the others fail.
+        # After a failure torchrun ends the remaining processes by SIGTERM; a killed one makes
+        # the others fail.
         codes = {rank: failure.exitcode for rank, failure in error.failures.items()}
         codes = {rank: code for rank, code in codes.items() if code != -signal.SIGTERM}
         killed = {rank: -code for rank, code in codes.items() if code < 0}
         if killed:
             rank, number = next(iter(killed.items()))
             log.error(
-                "Training process %d of %d was killed (%s; a system short of memory does so, too). The same command "
+                "Training process %d of %d was killed (%s; a system short of memory does so, "
+                "too). The same command "
                 "goes on from the last epoch that was finished.",
                 rank,
                 processes,

@@ -1,6 +1,7 @@
 """Train by DDP, FSDP2 or ZeRO-2.
 
-Checkpoints hold whole tensors, in the form that one process writes: any strategy goes on from those of any other.
+Checkpoints hold whole tensors, in the form that one process writes: any strategy goes on
+from those of any other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from lightning import LightningModule
 from lightning.pytorch.strategies import DDPStrategy, Strategy
 from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    bf16_compress_hook,
+    fp16_compress_hook,
+)
 from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -34,14 +38,16 @@ from plumbline.params.train import SHARDED
 
 
 class Sharded(DDPStrategy):
-    """Lightning's way to start and join processes, with a sharded network where DDP would wrap a whole one.
+    """Lightning's way to start and join processes, with a sharded network where DDP would
+    wrap a whole one.
 
-    Lightning's own strategy for FSDP2 shards before callbacks copy the network for the mean of the weights, and a
-    sharded network cannot be copied.
+    Lightning's own strategy for FSDP2 shards before callbacks copy the network for the mean
+    of the weights, and a sharded network cannot be copied.
     """
 
     def __init__(self, free_after_forward: bool) -> None:
-        """`free_after_forward`: gather weights again for the backward pass (ZeRO-3); else keep them until then."""
+        """`free_after_forward`: gather weights again for the backward pass (ZeRO-3); else
+        keep them until then."""
         super().__init__()
         self.free_after_forward = free_after_forward
 
@@ -53,7 +59,8 @@ class Sharded(DDPStrategy):
         """Leave out what asks for DDP's wrapper."""
 
     def shard(self, module: nn.Module) -> None:
-        """Shard the network of `module`, in place: each part by itself, so that one at a time is whole in memory."""
+        """Shard the network of `module`, in place: each part by itself, so that one at a
+        time is whole in memory."""
         network = module.get_submodule(getattr(module, "network"))  # noqa: B009
         mesh = init_device_mesh(self.root_device.type, (self.world_size,))
         for part in [*_parts(network), network]:
@@ -61,7 +68,8 @@ class Sharded(DDPStrategy):
         module.register_state_dict_post_hook(_all_whole)  # type: ignore[no-untyped-call]
 
     def gather_weights(self, module: LightningModule) -> None:
-        """Gather all weights for an evaluation, in which processes may have different numbers of batches."""
+        """Gather all weights for an evaluation, in which processes may have different
+        numbers of batches."""
         for part in sharded_parts(module):
             part.set_reshard_after_forward(False, recurse=False)
             part.unshard()
@@ -80,7 +88,9 @@ class Sharded(DDPStrategy):
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:
         """Load this process's share of a whole state."""
         shared = []
-        for optimizer, whole_state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
+        for optimizer, whole_state in zip(
+            self.optimizers, checkpoint["optimizer_states"], strict=True
+        ):
             weights = [weight for group in optimizer.param_groups for weight in group["params"]]
             state = {
                 number: {name: _share(value, weights[number]) for name, value in values.items()}
@@ -137,9 +147,10 @@ GLOO = "gloo/transport"
 class Ddp(DDPStrategy):
     """Lightning's, without what costs time and gives nothing here.
 
-    Buffers are the same in all processes, and none changes in a step, but for a SyncBatchNorm's, which all compute
-    alike: they are not sent before each forward pass. Nor is the network wrapped in a stream of its own, from which
-    torch warns of gradients (Lightning issue 21567). Lightning registers hooks of communication on GPUs alone.
+    Buffers are the same in all processes, and none changes in a step, but for a
+    SyncBatchNorm's, which all compute alike: they are not sent before each forward pass.
+    Nor is the network wrapped in a stream of its own, from which torch warns of gradients
+    (Lightning issue 21567). Lightning registers hooks of communication on GPUs alone.
     """
 
     def __init__(self, losses: FitOptions) -> None:
@@ -147,7 +158,9 @@ class Ddp(DDPStrategy):
         self.losses = losses
 
     def _setup_model(self, model: nn.Module) -> DistributedDataParallel:
-        wrapped = DistributedDataParallel(model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs)
+        wrapped = DistributedDataParallel(
+            model, device_ids=self.determine_ddp_device_ids(), **self._ddp_kwargs
+        )
         if self.losses.communication != "none":
             wrapped.register_comm_hook(*comm_hook(self.losses.communication))
         return wrapped
@@ -162,8 +175,9 @@ POWERSGD_START = 10
 def comm_hook(kind: str) -> tuple[Any, Callable[..., Any]]:
     """Return the state and the hook by which torch compresses gradients, by `train.communication`.
 
-    PowerSGD sends matrices as products of two narrow ones (Vogels, Karimireddy and Jaggi 2019) and the rest later;
-    what it still owes is lost with its process. Vectors are sent whole.
+    PowerSGD sends matrices as products of two narrow ones (Vogels, Karimireddy and Jaggi
+    2019) and the rest later; what it still owes is lost with its process. Vectors are sent
+    whole.
     """
     if kind != "powersgd":
         hook = {"fp16": fp16_compress_hook, "bf16": bf16_compress_hook}[kind]
@@ -218,14 +232,18 @@ def check_devices(losses: FitOptions) -> None:
         (
             # PyTorch's hook waits for the GPU wherever there is one.
             losses.communication == "powersgd" and not n_gpus and sees_gpu,
-            "train.communication: powersgd found, which does not run on the CPU of a machine whose GPU can be seen. "
-            "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another communication.",
+            "train.communication: powersgd found, which does not run on the CPU of a machine "
+            "whose GPU can be seen. "
+            "Hide it (CUDA_VISIBLE_DEVICES=), use it (train.accelerator: auto), or use another "
+            "communication.",
             "communication.powersgd_on_cpu",
         ),
         (
             losses.compile and not any(map(shutil.which, compilers)),
-            f"train.compile: true found, and the compiler that torch needs for it ({' or '.join(compilers)}) is not "
-            f"installed. Install it (on Debian and Ubuntu: apt install g++), name another in the variable {variable}, "
+            "train.compile: true found, and the compiler that torch needs for it "
+            f"({' or '.join(compilers)}) is not "
+            "installed. Install it (on Debian and Ubuntu: apt install g++), name another in the "
+            f"variable {variable}, "
             "or set train.compile to false.",
             "compile.no_compiler",
         ),
@@ -241,11 +259,13 @@ def gpus(losses: FitOptions) -> int:
 
 
 def repeatable() -> None:
-    """Let convolutions on a GPU compute in float32 where that is asked for, and the same at each time.
+    """Let convolutions on a GPU compute in float32 where that is asked for, and the same at
+    each time.
 
-    By themselves they round float32 to TF32, with as many bits as float16 has, and some add up in any order. Attention
-    in 16 bit goes by torch's own kernels: cuDNN's, which an H100 prefers, plans anew for each shape of a batch, about a
-    second each, and gives gradients that are NaN for some lengths with a mask (PyTorch issue 196678).
+    By themselves they round float32 to TF32, with as many bits as float16 has, and some add
+    up in any order. Attention in 16 bit goes by torch's own kernels: cuDNN's, which an H100
+    prefers, plans anew for each shape of a batch, about a second each, and gives gradients
+    that are NaN for some lengths with a mask (PyTorch issue 196678).
     """
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.deterministic = True
@@ -259,7 +279,9 @@ def process_number() -> int:
 
 def parted(error: Exception) -> bool:
     """Return whether the error means that another process of the run cannot be reached."""
-    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and GLOO in str(error))
+    return isinstance(error, dist.DistError) or (
+        isinstance(error, RuntimeError) and GLOO in str(error)
+    )
 
 
 @contextmanager
@@ -278,7 +300,8 @@ def together() -> Iterator[None]:
         log.debug("", exc_info=error)
         reason = "" if GLOO in str(error) else f" ({str(error).strip().partition(chr(10))[0]})"
         raise PlumblineError(
-            f"Another process of this run ended or cannot be reached, so this one stops{reason}. The same command goes "
+            f"Another process of this run ended or cannot be reached, so this one stops{reason}. "
+            "The same command goes "
             "on from the last epoch that was finished.",
             key="process.unreachable",
         ) from None
@@ -286,7 +309,8 @@ def together() -> Iterator[None]:
 
 @contextmanager
 def first_alone(stage: str) -> Iterator[None]:
-    """Let one run at a time train in a project: a second would go on from the first one's checkpoints, and remove them.
+    """Let one run at a time train in a project: a second would go on from the first one's
+    checkpoints, and remove them.
 
     Of several processes of one run the first has the lock for all.
 
@@ -305,15 +329,17 @@ def threads(losses: FitOptions) -> int:
 def clip(module: LightningModule, limit: float | None) -> Tensor:
     """Scale the gradients down to the norm `limit`, and return their norm over all processes."""
     bound = float("inf") if limit is None else limit
-    norm: Tensor = gather_whole(nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound))
+    norm: Tensor = gather_whole(
+        nn.utils.clip_grad_norm_([p for p in module.parameters() if p.grad is not None], bound)
+    )
     return norm
 
 
 def leave_together() -> None:
     """Leave the process group of the run, if there is one, once all processes have come here.
 
-    Without this, the processes that end first would leave early, while the first one writes for minutes; NCCL wants all
-    to leave at once.
+    Without this, the processes that end first would leave early, while the first one writes
+    for minutes; NCCL wants all to leave at once.
     """
     if dist.is_available() and dist.is_initialized():
         dist.barrier()

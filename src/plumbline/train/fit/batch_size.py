@@ -28,8 +28,11 @@ SAMPLE = 4
 """Number of buildings whose saved bytes are compared with those of twice as many."""
 
 
-def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train") -> int:
-    """Return `batch_size` of the section; for `auto`, the largest power of two that fits into memory.
+def batch_size(
+    model: Diagnosis, train: SequenceSet, optimise: Optimise, losses: Train, section: str = "train"
+) -> int:
+    """Return `batch_size` of the section; for `auto`, the largest power of two that fits
+    into memory.
 
     If even the smallest does not fit, a warning is logged.
     """
@@ -41,7 +44,8 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
     size = fitting(SHARE * free / bytes_each, len(train) / (STEPS * shares))
     if SHARE * free < SMALLEST * bytes_each:
         warn(
-            "batch size: half of the free memory, %.0f MB, holds %d of the longest buildings; auto takes at least %d. "
+            "batch size: half of the free memory, %.0f MB, holds %d of the longest buildings; "
+            "auto takes at least %d. "
             "Set %s.batch_size, or free memory",
             SHARE * free / 1e6,
             SHARE * free // bytes_each,
@@ -49,7 +53,12 @@ def batch_size(model: Diagnosis, train: SequenceSet, optimise: Optimise, losses:
             section,
             key="batch_size.little_memory",
         )
-    log.info("batch size: %d (%.0f kB a building of the longest, %.1f GB free)", size, bytes_each / 1e3, free / 1e9)
+    log.info(
+        "batch size: %d (%.0f kB a building of the longest, %.1f GB free)",
+        size,
+        bytes_each / 1e3,
+        free / 1e9,
+    )
     return size
 
 
@@ -66,7 +75,8 @@ def building_bytes(model: Diagnosis, train: SequenceSet, losses: Train) -> float
     """
     longest = np.argsort(np.asarray(train.length))[-1:]
     was_training = model.training
-    model.train()  # a loaded model comes in evaluation mode, which neither drops nor recomputes anything
+    # a loaded model comes in evaluation mode, which neither drops nor recomputes anything
+    model.train()
     batches = (BuildingSet(train)[np.repeat(longest, count)] for count in (SAMPLE, 2 * SAMPLE))
     saved = [_saved_bytes(model, batch, losses) for batch in batches]
     model.train(was_training)
@@ -84,7 +94,10 @@ def _saved_bytes(model: Diagnosis, batch: Batch, losses: Train) -> int:
 
     unit = torch.ones(())
     # No device but the CPU draws: otherwise this process would take memory of every GPU.
-    with torch.random.fork_rng(devices=[]), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor),
+    ):
         answer = model.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
         loss = objective(model, answer, batch, losses, ShareScale(unit, unit, unit))
     del loss

@@ -68,7 +68,8 @@ class SplitScore(NamedTuple):
     severity_mae: float
     """Mean absolute error, permille, over all buildings."""
     score: float
-    """Accuracy minus the error relative to that of the best constant answer. Perfect: 1; answering blindly: -0.75."""
+    """Accuracy minus the error relative to that of the best constant answer. Perfect: 1;
+    answering blindly: -0.75."""
 
 
 def checkpoint_score(
@@ -80,7 +81,8 @@ def checkpoint_score(
     """Compare answers with labels.
 
     Args:
-        probability: (B, 4). severity: (B,) permille. accepted_true: (B, 4) right answers. severity_true: (B,) permille.
+        probability: (B, 4). severity: (B,) permille. accepted_true: (B, 4) right answers.
+            severity_true: (B,) permille.
     """
     defined = accepted_true.any(1)
     is_right = of_likeliest(probability, accepted_true)[defined]
@@ -107,7 +109,11 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> dict[str, Any
             shutil.rmtree(folder, ignore_errors=True)
         return None
     content = _usable(folder / f"{LAST}.ckpt")
-    if content is not None and _has_best(content) and _usable(best := folder / f"{BEST}.ckpt") is None:
+    if (
+        content is not None
+        and _has_best(content)
+        and _usable(best := folder / f"{BEST}.ckpt") is None
+    ):
         warn(
             "%s, the best epoch so far, cannot be used; training starts from the beginning",
             best,
@@ -115,16 +121,24 @@ def resumed(folder: Path, name: str, start_from: Sequence[str]) -> dict[str, Any
         )
         content = None
     if content is not None:
-        log.info("%s: resuming from the checkpoint of an interrupted run, after epoch %d", name, content["epoch"] + 1)
+        log.info(
+            "%s: resuming from the checkpoint of an interrupted run, after epoch %d",
+            name,
+            content["epoch"] + 1,
+        )
     elif list(start_from) == [CHECKPOINT]:
         raise InputError(
-            "train.start_from: checkpoint found, and no run with these data and params was interrupted.",
+            "train.start_from: checkpoint found, and no run with these data and params was "
+            "interrupted.",
             key="start_from.no_checkpoint",
         )
     elif not process_number():
-        for interrupted in sorted({path.parent for path in folder.parent.glob(f"{name}-*/{LAST}.ckpt")} - {folder}):
+        for interrupted in sorted(
+            {path.parent for path in folder.parent.glob(f"{name}-*/{LAST}.ckpt")} - {folder}
+        ):
             log.info(
-                "%s: an interrupted run in %s is not gone on with: it had other data, params or first weights. Remove "
+                "%s: an interrupted run in %s is not gone on with: it had other data, params or "
+                "first weights. Remove "
                 "the folder if it is not wanted",
                 name,
                 interrupted,

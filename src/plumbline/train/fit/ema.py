@@ -1,4 +1,5 @@
-"""Keep an exponential moving average (EMA) of the weights: it is evaluated and saved, not the last weights."""
+"""Keep an exponential moving average (EMA) of the weights: it is evaluated and saved, not
+the last weights."""
 
 from __future__ import annotations
 
@@ -26,11 +27,13 @@ class Ema(WeightAveraging):
             pairs = ([local_share(tensor) for tensor in tensors] for tensors in (averaged, current))
             torch._foreach_lerp_(*pairs, 1 - weight)  # type: ignore[call-overload]
 
-        # Buffers are statistics of the data, some of them infinite, which have no mean: they are copied.
+        # Buffers are statistics of the data, some of them infinite, which have no mean: they
+        # are copied.
         super().__init__(use_buffers=False, multi_avg_fn=move)
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Keep the mean where the weights will be: they are moved after this, and it would stay behind on the CPU."""
+        """Keep the mean where the weights will be: they are moved after this, and it would
+        stay behind on the CPU."""
         self._device = trainer.strategy.root_device
         super().setup(trainer, pl_module, stage)
 

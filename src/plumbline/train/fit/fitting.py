@@ -23,10 +23,12 @@ def rate_factor(optimise: Optimise, position: float, scores: Sequence[float]) ->
     """Return the factor of `learning_rate`.
 
     Args:
-        optimise: `schedule`, `warmup_epochs` or `warmup_share`, `epochs` and `patience` of it count.
+        optimise: `schedule`, `warmup_epochs` or `warmup_share`, `epochs` and `patience` of
+            it count.
         position: epochs done, with the done part of the present one.
-        scores: of the tune split after each epoch that is done and that the run may end with: others, as those before
-            a curriculum is complete, may score higher for another reason.
+        scores: of the tune split after each epoch that is done and that the run may end
+            with: others, as those before a curriculum is complete, may score higher for
+            another reason.
     """
     warmup = optimise.warmup_epochs or optimise.warmup_share * optimise.epochs
     rise = min(1.0, position / warmup) if warmup else 1.0
@@ -46,7 +48,12 @@ def _plateau(scores: Sequence[float], patience: int) -> float:
     # Absolute: relative to a score below 0, every equal score would count as a better one.
     # However little a score rises: so little is a better epoch for the checkpoints, too.
     plateau = ReduceLROnPlateau(
-        optimiser, mode="max", factor=0.5, patience=patience - 1, threshold=0.0, threshold_mode="abs"
+        optimiser,
+        mode="max",
+        factor=0.5,
+        patience=patience - 1,
+        threshold=0.0,
+        threshold_mode="abs",
     )
     for score in scores:
         plateau.step(score)
@@ -54,13 +61,15 @@ def _plateau(scores: Sequence[float], patience: int) -> float:
 
 
 class Fitting(LightningModule):
-    """Shared part of the runs of both families. A family adds its steps, and calls `end_epoch` after the tune split.
+    """Shared part of the runs of both families. A family adds its steps, and calls
+    `end_epoch` after the tune split.
 
     A training step appends its loss, detached, to `step_losses`.
     """
 
     metrics: ClassVar[tuple[str, ...]] = ("score",)
-    """Figures of the tune split that are kept for each epoch; `score` chooses the best, and larger is better."""
+    """Figures of the tune split that are kept for each epoch; `score` chooses the best, and
+    larger is better."""
 
     network: ClassVar[str] = "model"
     """Name of the module that has all weights, and is called in each step."""
@@ -73,7 +82,8 @@ class Fitting(LightningModule):
         self.section = section
         self.history: list[dict[str, float]] = []
         self.chosen_from = 0
-        """first epoch, counted from 0, that the run may end with: with a curriculum, that in which all are drawn"""
+        """first epoch, counted from 0, that the run may end with: with a curriculum, that
+        in which all are drawn"""
         self.record: dict[str, Any] = {}
         """what is known of the run, see `monitor.record`"""
         self.gradient_norm = torch.zeros(())
@@ -93,10 +103,12 @@ class Fitting(LightningModule):
         return {"trained": sum(p.numel() for p in self.parameters() if p.requires_grad)}
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
-        """Set the rate, and draw random numbers from seed and place in the run: a resumed run has the same ones."""
+        """Set the rate, and draw random numbers from seed and place in the run: a resumed
+        run has the same ones."""
         place = (self.losses.seed, self.current_epoch, batch_index, self.global_rank)
         number = int(np.random.SeedSequence(place).generate_state(1, np.uint64)[0])
-        # Not `torch.manual_seed`, which notes the stack at each call for every kind of device that there is not.
+        # Not `torch.manual_seed`, which notes the stack at each call for every kind of device
+        # that there is not.
         torch.default_generator.manual_seed(number)
         if self.device.type == "cuda":
             torch.cuda.default_generators[self.device.index].manual_seed(number)
@@ -104,7 +116,9 @@ class Fitting(LightningModule):
         # In the middle of the step, so that neither the first nor the last goes nowhere.
         progress = (batch_index // turns + 0.5) / (self.trainer.num_training_batches // turns)
         scores = [row["score"] for row in self.history[self.chosen_from :]]
-        rate = self.optimise.learning_rate * rate_factor(self.optimise, self.current_epoch + progress, scores)
+        rate = self.optimise.learning_rate * rate_factor(
+            self.optimise, self.current_epoch + progress, scores
+        )
         for optimiser in self.trainer.optimizers:
             for group in optimiser.param_groups:
                 group["lr"] = rate
@@ -116,7 +130,10 @@ class Fitting(LightningModule):
                 parameter.grad = None
 
     def configure_gradient_clipping(
-        self, optimizer: Optimizer, gradient_clip_val: float | None = None, gradient_clip_algorithm: str | None = None
+        self,
+        optimizer: Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
     ) -> None:
         """Clip by the norm, and look at it before the weights change.
 
@@ -125,7 +142,9 @@ class Fitting(LightningModule):
         """
         self.gradient_norm = clip(self, gradient_clip_val)
         turns = torch.stack(self.step_losses[-self.optimise.accumulate :])
-        self.alarm.check_step(self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last)
+        self.alarm.check_step(
+            self.current_epoch, self.global_step, turns.mean(), self.gradient_norm, self.last
+        )
 
     def on_validation_epoch_start(self) -> None:
         """Gather the weights that are scored, where processes share them."""
@@ -157,9 +176,14 @@ class Fitting(LightningModule):
         self.history.append({"epoch": epoch, "train_loss": loss, "learning_rate": rate, **result})
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep what a resumed run goes on with: history, batch size (found by the free memory), places of curves."""
+        """Keep what a resumed run goes on with: history, batch size (found by the free
+        memory), places of curves."""
         data: Any = self.trainer.datamodule  # type: ignore[attr-defined]
-        checkpoint |= {"history": self.history, "batch_size": data.batch_size, "curves": self.curves}
+        checkpoint |= {
+            "history": self.history,
+            "batch_size": data.batch_size,
+            "curves": self.curves,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Take the history up again."""
@@ -171,5 +195,8 @@ class Fitting(LightningModule):
         # One pass over all weights; a scaled loss would have to be dealt with inside of it.
         fused = self.losses.precision != "fp16"
         return AdamW(
-            trained, lr=self.optimise.learning_rate, weight_decay=self.optimise.weight_decay, fused=fused or None
+            trained,
+            lr=self.optimise.learning_rate,
+            weight_decay=self.optimise.weight_decay,
+            fused=fused or None,
         )

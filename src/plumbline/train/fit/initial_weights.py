@@ -39,28 +39,32 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
         needed: the network that the parameters ask for.
 
     Raises:
-        InputError: its `model.json` is missing or damaged, is of a pruned network, or has other values; the message
-            names each parameter.
+        InputError: its `model.json` is missing or damaged, is of a pruned network, or has
+            other values; the message names each parameter.
     """
     path = folder / "model.json"
     try:
         trained = NetworkSpec.model_validate(read_json(path))
     except ValidationError as error:
         raise InputError(
-            f"{path}: not readable as the widths of a network ({error}).", key="network.unreadable_spec"
+            f"{path}: not readable as the widths of a network ({error}).",
+            key="network.unreadable_spec",
         ) from None
     if new_spec(_model_section(trained), trained.max_length) != trained:
         raise InputError(
-            f"train.start_from: {folder}: a pruned network, which no values of section model make. Name the model that "
+            f"train.start_from: {folder}: a pruned network, which no values of section model "
+            "make. Name the model that "
             "it was pruned from, or take it out of the list.",
             key="start_from.pruned",
         )
     if differing := differences(trained, needed):
         values = "; ".join(
-            f"{NAMED.get(name, f'model.{name}')}: {there} found, {here} needed" for name, there, here in differing
+            f"{NAMED.get(name, f'model.{name}')}: {there} found, {here} needed"
+            for name, there, here in differing
         )
         raise InputError(
-            f"train.start_from: {folder}: {values}. Give these the values that this model was trained with, or take it "
+            f"train.start_from: {folder}: {values}. Give these the values that this model was "
+            "trained with, or take it "
             "out of the list.",
             key="start_from.other_network",
         )
@@ -68,7 +72,10 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
 
 def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
     """Return name and both values of the settings that give equal weights other answers."""
-    free = {"dropout", "checkpoint_activations"}  # change the training of a network, and not its answers
+    free = {
+        "dropout",
+        "checkpoint_activations",
+    }  # change the training of a network, and not its answers
     if not trained.attention_layers and not needed.attention_layers:
         free |= {"attention", "heads", "max_attention_length", "position", "max_length"}
     elif trained.attention_layers and needed.attention_layers:
@@ -77,13 +84,22 @@ def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, ob
         free.add("max_length")
     if trained.attention_limit() == needed.attention_limit():
         free.add("max_attention_length")
-    there, here = (_model_section(spec).model_dump() | {"max_length": spec.max_length} for spec in (trained, needed))
-    return [(name, there[name], here[name]) for name in here if name not in free and there[name] != here[name]]
+    there, here = (
+        _model_section(spec).model_dump() | {"max_length": spec.max_length}
+        for spec in (trained, needed)
+    )
+    return [
+        (name, there[name], here[name])
+        for name in here
+        if name not in free and there[name] != here[name]
+    ]
 
 
 def _model_section(spec: NetworkSpec) -> Model:
     """Return the section `model` of which `new_spec` makes this network, unless it is pruned."""
-    fields = {name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields}
+    fields = {
+        name: getattr(spec, name) for name in Model.model_fields if name in NetworkSpec.model_fields
+    }
     counts = {"blocks": len(spec.distance_hidden), "attention_layers": len(spec.attention_layers)}
     return Model.model_construct(**{**fields, "channels": spec.distance_channels, **counts})
 
@@ -94,7 +110,8 @@ def _any_length(position: str) -> bool:
 
 
 def check_preparation(folder: Path) -> None:
-    """Refuse a model trained on points that were prepared in another way, by `features.PREPARATION`.
+    """Refuse a model trained on points that were prepared in another way, by
+    `features.PREPARATION`.
 
     Raises:
         InputError: it was, or its weights are not readable.
@@ -102,14 +119,17 @@ def check_preparation(folder: Path) -> None:
     version = read_preparation(folder)
     if version is None:
         warn(
-            "%s: its weights name no version of the preparation of points; the present one is assumed",
+            "%s: its weights name no version of the preparation of points; the present one is "
+            "assumed",
             folder,
             key="model.no_preparation_version",
         )
     elif version != PREPARATION:
         raise InputError(
-            f"train.start_from: {folder}: trained on points that were prepared in another way ({version}, now "
-            f"{PREPARATION}): its inputs have another meaning. Take it out of the list, and train anew.",
+            f"train.start_from: {folder}: trained on points that were prepared in another way "
+            f"({version}, now "
+            f"{PREPARATION}): its inputs have another meaning. Take it out of the list, and "
+            "train anew.",
             key="model.old_preparation",
         )
 
@@ -135,24 +155,28 @@ def check_sources(losses: FitOptions, out: Path) -> None:
         if folder.name == source and not folder.exists():
             suggestions = get_close_matches(source, words, n=1, cutoff=0.5)
             raise InputError(
-                f"train.start_from: {source!r} found, which is no folder here, nor one of {', '.join(words)}. "
+                f"train.start_from: {source!r} found, which is no folder here, nor one of "
+                f"{', '.join(words)}. "
                 + (f"Is {suggestions[0]} meant? " if suggestions else "")
                 + f"A folder that need not be there is written as ./{source}.",
                 key="start_from.unknown_word",
             )
         if folder.resolve().is_relative_to(out.resolve()):
             raise InputError(
-                f"train.start_from: {source} is where this stage writes its own model, and DVC empties it before the "
+                f"train.start_from: {source} is where this stage writes its own model, and DVC "
+                "empties it before the "
                 "stage begins. Copy it elsewhere, and name the copy.",
                 key="start_from.own_output",
             )
 
 
 def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
-    """Fit the statistics, and take pretrained weights if `train.start_from` names any before `random`.
+    """Fit the statistics, and take pretrained weights if `train.start_from` names any
+    before `random`.
 
-    Pretrained weights come with the standardisation they were trained with; what was seen in training, by which
-    buildings unlike it are recognised, is that of `train`. A checkpoint is found later, by the trainer.
+    Pretrained weights come with the standardisation they were trained with; what was seen
+    in training, by which buildings unlike it are recognised, is that of `train`. A
+    checkpoint is found later, by the trainer.
 
     Args:
         model: whose weights are set.
@@ -160,7 +184,8 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
         losses: section `train`.
 
     Raises:
-        InputError: nothing that `start_from` names is there, or it is a package, or another network.
+        InputError: nothing that `start_from` names is there, or it is a package, or another
+            network.
     """
     for source in losses.start_from:
         if source == CHECKPOINT:
@@ -179,7 +204,8 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
             return
         if (folder / "manifest.json").is_file():
             raise InputError(
-                f"train.start_from: {folder} is a model package, whose network is pruned and not trained on. Name "
+                f"train.start_from: {folder} is a model package, whose network is pruned and not "
+                "trained on. Name "
                 f"the folder of a trained model, as a copy of data/train, or `{pretrained.NAME}`.",
                 key="start_from.package",
             )
@@ -189,7 +215,9 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
             key="start_from.no_weights",
         )
     if losses.start_from == [CHECKPOINT]:
-        fit_statistics(model, train)  # overwritten by the checkpoint; `resume.resumed` sees to it that there is one
+        fit_statistics(
+            model, train
+        )  # overwritten by the checkpoint; `resume.resumed` sees to it that there is one
         return
     raise InputError(
         f"train.start_from: {losses.start_from} found, and none of it is there. Add `random`.",
@@ -199,7 +227,9 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
 
 def pretrained_folders(losses: Train) -> list[Path]:
     """Return the model folders that the run depends on."""
-    folders = [_folder(source) for source in losses.start_from if source not in (CHECKPOINT, RANDOM)]
+    folders = [
+        _folder(source) for source in losses.start_from if source not in (CHECKPOINT, RANDOM)
+    ]
     return [folder for folder in folders if folder.is_dir()]
 
 
@@ -223,7 +253,8 @@ def load_pretrained(model: Diagnosis, folder: Path) -> None:
         model.load_state_dict(read_weights(path))
     except (SafetensorError, OSError, RuntimeError) as error:
         raise InputError(
-            f"{path}: not readable as the weights of its model.json ({error}).", key="network.unreadable_weights"
+            f"{path}: not readable as the weights of its model.json ({error}).",
+            key="network.unreadable_weights",
         ) from None
     model.load_state_dict(statistics, strict=False)
 
@@ -245,7 +276,8 @@ def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> Non
         if not fitting:
             parts = ", ".join(sorted({name.split(".")[0] for name in parameters}))
             raise InputError(
-                f"{section}.freeze: {pattern!r} fits no parameter. Their names begin with: {parts}.",
+                f"{section}.freeze: {pattern!r} fits no parameter. Their names begin with: "
+                f"{parts}.",
                 key="freeze.no_match",
             )
         for name in fitting:
@@ -253,7 +285,10 @@ def freeze(model: Diagnosis, patterns: list[str], section: str = "train") -> Non
     count = sum(p.numel() for p in parameters.values() if p.requires_grad)
     if not count:
         raise InputError(
-            f"{section}.freeze: every parameter is frozen; nothing is left to train.", key="freeze.all_frozen"
+            f"{section}.freeze: every parameter is frozen; nothing is left to train.",
+            key="freeze.all_frozen",
         )
     if patterns:
-        log.info("%d of %d parameters are trained", count, sum(p.numel() for p in parameters.values()))
+        log.info(
+            "%d of %d parameters are trained", count, sum(p.numel() for p in parameters.values())
+        )

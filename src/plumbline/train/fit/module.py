@@ -20,8 +20,11 @@ DISTIL_LEVELS, DISTIL_MECHANISM = 0.5, 0.25
 """Weights of a teacher's levels and mechanisms, relative to its quadrants."""
 
 
-def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale) -> Tensor:
-    """Return the weighted sum of the losses, each a mean over the share's buildings, scaled to its part of the step."""
+def objective(
+    model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, scale: ShareScale
+) -> Tensor:
+    """Return the weighted sum of the losses, each a mean over the share's buildings, scaled
+    to its part of the step."""
     weight_B = batch.weight_B if losses.balance == "weights" else None
     means = build_losses(losses)
     standard_B = model.standard_severity(batch.severity_B)
@@ -29,20 +32,33 @@ def objective(model: Diagnosis, answer: RawAnswer, batch: Batch, losses: Train, 
     return damaged + means.over_all(answer, batch, standard_B, weight_B) * scale.severity
 
 
-def distillation_loss(answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale) -> Tensor:
-    """Return the distance from the teacher's answer: KL divergence of probabilities, error of severities."""
+def distillation_loss(
+    answer: RawAnswer, teacher: Diagnosis, batch: Batch, scale: ShareScale
+) -> Tensor:
+    """Return the distance from the teacher's answer: KL divergence of probabilities, error
+    of severities."""
     with torch.no_grad():
         target = teacher.raw(batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL)
     divergence = _divergence(answer.logits_B4, target.logits_B4) + DISTIL_LEVELS * _divergence(
         answer.levels_BK, target.levels_BK
     )
-    accepted = nn.functional.binary_cross_entropy_with_logits(answer.accepted_B4, target.accepted_B4.sigmoid())
-    divergence = divergence + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, target.mechanism_BM) + accepted
-    return scale.buildings * (divergence + nn.functional.l1_loss(answer.severity_B3, target.severity_B3))
+    accepted = nn.functional.binary_cross_entropy_with_logits(
+        answer.accepted_B4, target.accepted_B4.sigmoid()
+    )
+    divergence = (
+        divergence
+        + DISTIL_MECHANISM * _divergence(answer.mechanism_BM, target.mechanism_BM)
+        + accepted
+    )
+    return scale.buildings * (
+        divergence + nn.functional.l1_loss(answer.severity_B3, target.severity_B3)
+    )
 
 
 def _divergence(logits: Tensor, target: Tensor) -> Tensor:
-    return nn.functional.kl_div(logits.log_softmax(-1), target.log_softmax(-1), log_target=True, reduction="batchmean")
+    return nn.functional.kl_div(
+        logits.log_softmax(-1), target.log_softmax(-1), log_target=True, reduction="batchmean"
+    )
 
 
 class Optimisation(Fitting):
@@ -79,9 +95,11 @@ class Optimisation(Fitting):
         """Move the teacher to the model's device, and compile the model with `train.compile`."""
         for teacher in self.teacher:
             teacher.to(self.device)
-        if self.losses.compile:  # the steps alone: evaluation is a small part, and in another precision
-            # Lone buildings and scatterers are cases of their own; after the default of 8 torch compiles no more. Its
-            # overloads do not name the limit, which it takes.
+        if (
+            self.losses.compile
+        ):  # the steps alone: evaluation is a small part, and in another precision
+            # Lone buildings and scatterers are cases of their own; after the default of 8
+            # torch compiles no more. Its overloads do not name the limit, which it takes.
             self._raw = torch.compile(self.model.raw, dynamic=True, recompile_limit=64)  # type: ignore[call-overload]
 
     def on_fit_end(self) -> None:
@@ -98,7 +116,9 @@ class Optimisation(Fitting):
         answer = RawAnswer(*(part.float() for part in answer))
         loss = objective(self.model, answer, share, self.losses, batch.scale)
         if self.teacher and self.distil_weight:
-            loss = loss + self.distil_weight * distillation_loss(answer, self.teacher[0], share, batch.scale)
+            loss = loss + self.distil_weight * distillation_loss(
+                answer, self.teacher[0], share, batch.scale
+            )
         self.step_losses.append(loss.detach())
         return loss
 
@@ -108,16 +128,26 @@ class Optimisation(Fitting):
         if not batch.scale.buildings:
             return
         with torch.autocast(self.device.type, enabled=False):
-            answer = self.model(share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL)
+            answer = self.model(
+                share.distance_BLF, share.slope_BLF, share.geometry_BF, share.mask_BL
+            )
         self._judged.append(
-            (answer.quadrant_probability, answer.severity_permille, share.accepted_B4, share.severity_B)
+            (
+                answer.quadrant_probability,
+                answer.severity_permille,
+                share.accepted_B4,
+                share.severity_B,
+            )
         )
 
     def on_validation_epoch_end(self) -> None:
-        """Score the whole tune split; it is answered at the end of each epoch, after the last training batch."""
+        """Score the whole tune split; it is answered at the end of each epoch, after the
+        last training batch."""
         parts = [torch.cat(part).cpu().numpy() for part in zip(*self._judged, strict=True)]
         gathered = [part for part in gather(parts) if part]
-        probability, severity, accepted_true, severity_true = map(np.concatenate, zip(*gathered, strict=True))
+        probability, severity, accepted_true, severity_true = map(
+            np.concatenate, zip(*gathered, strict=True)
+        )
         self._judged.clear()
         finite = bool(np.isfinite(probability).all() and np.isfinite(severity).all())
         score = checkpoint_score(probability, severity, accepted_true, severity_true)

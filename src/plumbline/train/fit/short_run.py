@@ -38,7 +38,10 @@ def quick_fit(
         section: see `Optimisation`.
     """
     module = Optimisation(model, losses, losses, section=section)
-    module.late, module.late_epoch = [weight for part in late for weight in part.parameters()], late_epoch
+    module.late, module.late_epoch = (
+        [weight for part in late for weight in part.parameters()],
+        late_epoch,
+    )
     module.train()
     with quiet_lightning():
         trainer = Trainer(
@@ -57,7 +60,13 @@ def quick_fit(
         )
         with interruptible(trainer), _on_threads(threads(losses)):
             data = Data(
-                sequences, sequences, losses, losses, seed=losses.seed, batch_size=losses.batch_size, section=section
+                sequences,
+                sequences,
+                losses,
+                losses,
+                seed=losses.seed,
+                batch_size=losses.batch_size,
+                section=section,
             )
             module.chosen_from = data.complete
             trainer.fit(module, datamodule=data)

@@ -33,7 +33,15 @@ from plumbline.train.distributed.strategies import (
     together,
 )
 from plumbline.train.fit.batch_size import batch_size
-from plumbline.train.fit.checkpoints import BEST, LAST, Best, Checkpoint, Patience, read_checkpoint, resumed
+from plumbline.train.fit.checkpoints import (
+    BEST,
+    LAST,
+    Best,
+    Checkpoint,
+    Patience,
+    read_checkpoint,
+    resumed,
+)
 from plumbline.train.fit.ema import Ema
 from plumbline.train.fit.fitting import Fitting
 from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM
@@ -45,7 +53,8 @@ from plumbline.train.monitor.record import begin_record, round_history, surround
 
 @contextmanager
 def interruptible(trainer: Trainer) -> Iterator[None]:
-    """Raise KeyboardInterrupt on interruption: Lightning would exit with code 1, which means a bug."""
+    """Raise KeyboardInterrupt on interruption: Lightning would exit with code 1, which means a
+    bug."""
     try:
         yield
     except SystemExit:
@@ -62,11 +71,13 @@ def quiet_lightning() -> Iterator[None]:
     with warnings.catch_warnings():
         for message in (
             "GPU available but not used.*",  # as train.accelerator asked
-            # Worker processes: the batches are cut from arrays in memory faster than they could be sent.
+            # Worker processes: the batches are cut from arrays in memory faster than they
+            # could be sent.
             ".*does not have many workers.*",
             ".*number of training batches.*",
             ".*It is recommended to use `self.log.*",
-            # Of depthwise kernels: how fast DDP may copy them, and nothing that a user could change.
+            # Of depthwise kernels: how fast DDP may copy them, and nothing that a user
+            # could change.
             "Grad strides do not match bucket view strides.*",
             ".*Checkpoint directory .* exists and is not empty.*",
         ):
@@ -98,7 +109,8 @@ class Fitted(NamedTuple, Generic[AnyFitting]):
     module: AnyFitting
     """Module with the weights of the best epoch, whole, in memory of the CPU."""
     checkpoints: Path
-    """Their folder. The caller removes it once the results are written: until then a kill costs nothing."""
+    """Their folder. The caller removes it once the results are written: until then a kill
+    costs nothing."""
 
 
 def fit(
@@ -113,7 +125,8 @@ def fit(
     settings: dict[str, Any],
     start_from: Sequence[str] = (CHECKPOINT, RANDOM),
 ) -> Fitted[Optimisation]:
-    """Train the diagnosis network; `train`, `tune`: data to fit, and to choose the epoch by. The rest: see `run`."""
+    """Train the diagnosis network; `train`, `tune`: data to fit, and to choose the epoch
+    by. The rest: see `run`."""
     optimise, losses, section = module.optimise, module.losses, module.section
     check_devices(losses)
 
@@ -121,7 +134,16 @@ def fit(
         # A resumed run keeps its batch size, whatever memory is free now.
         size = former_size or batch_size(module.model, train, optimise, losses, section)
         is_resumed = former_size is not None
-        return Data(train, tune, optimise, losses, seed=seed, batch_size=size, resumed=is_resumed, section=section)
+        return Data(
+            train,
+            tune,
+            optimise,
+            losses,
+            seed=seed,
+            batch_size=size,
+            resumed=is_resumed,
+            section=section,
+        )
 
     return run(
         module,
@@ -148,7 +170,8 @@ def run(
 ) -> Fitted[AnyFitting]:
     """Train `module`. Among several processes only the first returns; the others end here.
 
-    A checkpoint is kept after every epoch under `key`; a run with the same key that did not finish is resumed.
+    A checkpoint is kept after every epoch under `key`; a run with the same key that did not
+    finish is resumed.
 
     Args:
         module: what to optimise.
@@ -161,7 +184,8 @@ def run(
         start_from: `train.start_from`; only whether to resume is decided here.
 
     Raises:
-        InputError: the machine lacks what the params ask for, there is nothing to resume, or an alarm stopped the run.
+        InputError: the machine lacks what the params ask for, there is nothing to resume,
+            or an alarm stopped the run.
     """
     started = time.monotonic()
     optimise, losses = module.optimise, module.losses
@@ -172,10 +196,17 @@ def run(
     folder = WORK / "checkpoints" / label
     checkpoint = resumed(folder, name, start_from)
     if checkpoint is not None and losses.communication == "powersgd":
-        log.info("train.communication: what powersgd still owed is lost; the run goes on, but not bit for bit")
+        log.info(
+            "train.communication: what powersgd still owed is lost; the run goes on, but not bit "
+            "for bit"
+        )
     data = make_data(checkpoint["batch_size"] if checkpoint else None)
     module.chosen_from = data.complete
-    options: dict[str, Any] = {"mode": "max", "save_on_train_epoch_end": True, "enable_version_counter": False}
+    options: dict[str, Any] = {
+        "mode": "max",
+        "save_on_train_epoch_end": True,
+        "enable_version_counter": False,
+    }
     best = Best(module.chosen_from, folder, BEST, monitor="tune/score", **options)
     module.last = folder / f"{LAST}{Checkpoint.FILE_EXTENSION}"
     # `save_last` of `best` would write only when there is a new best.
@@ -193,7 +224,11 @@ def run(
         best,
         newest,  # behind `best`, whose state is in it
         Patience(
-            module.chosen_from, "tune/score", mode="max", patience=optimise.patience, check_on_train_epoch_end=True
+            module.chosen_from,
+            "tune/score",
+            mode="max",
+            patience=optimise.patience,
+            check_on_train_epoch_end=True,
         ),
         EpochLine(optimise.epochs) if quiet else RichProgressBar(),
     ]
@@ -207,7 +242,9 @@ def run(
             precision=PRECISION[losses.precision],
             sync_batchnorm=True,  # of a plug-in; without one nothing changes
             use_distributed_sampler=False,
-            reload_dataloaders_every_n_epochs=int(data.steps_vary),  # each reload makes a first batch for nothing
+            reload_dataloaders_every_n_epochs=int(
+                data.steps_vary
+            ),  # each reload makes a first batch for nothing
             max_epochs=optimise.epochs,
             accumulate_grad_batches=optimise.accumulate,
             gradient_clip_val=losses.gradient_clip,
@@ -217,12 +254,18 @@ def run(
             enable_progress_bar=not quiet,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            inference_mode=losses.strategy not in SHARDED,  # weights gathered by it could not be trained with again
+            inference_mode=losses.strategy
+            not in SHARDED,  # weights gathered by it could not be trained with again
             log_every_n_steps=50,
         )
         with interruptible(trainer), together():
             source = module.last if checkpoint else None
-            trainer.fit(module, datamodule=cast(LightningDataModule, data), ckpt_path=source, weights_only=True)
+            trainer.fit(
+                module,
+                datamodule=cast(LightningDataModule, data),
+                ckpt_path=source,
+                weights_only=True,
+            )
     with together():
         leave_together()
     if not trainer.is_global_zero:
@@ -252,10 +295,14 @@ def run(
 
 
 def _profiler(losses: FitOptions, run: str) -> Profiler | None:
-    """Return the profiler of `train.profile`, writing into `.plumbline/profile`. `pytorch`: three steps per split."""
+    """Return the profiler of `train.profile`, writing into `.plumbline/profile`. `pytorch`:
+    three steps per split."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":
-        os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else torch's profiler logs its own calls in between
-        # Events are kept, so that the table has both: each recording would take the place of the one before.
+        os.environ.setdefault(
+            "KINETO_LOG_LEVEL", "99"
+        )  # else torch's profiler logs its own calls in between
+        # Events are kept, so that the table has both: each recording would take the place of
+        # the one before.
         return PyTorchProfiler(folder, run, row_limit=100, acc_events=True)
     return SimpleProfiler(folder, run) if losses.profile == "simple" else None

@@ -30,7 +30,9 @@ class StepAlarm:
         self._left_out = 0
         """steps in a row, up to the last one"""
 
-    def check_step(self, epoch: int, step: int, loss: Tensor, norm: Tensor, last: Path | None = None) -> None:
+    def check_step(
+        self, epoch: int, step: int, loss: Tensor, norm: Tensor, last: Path | None = None
+    ) -> None:
         """Check one step.
 
         Args:
@@ -48,13 +50,17 @@ class StepAlarm:
         scaled = self.losses.precision == "fp16"
         overflow = scaled and math.isfinite(loss_value) and not math.isfinite(norm_value)
         if overflow and self._left_out < MOST_LEFT_OUT:
-            self._left_out += 1  # with a scaled loss it happens now and then; the scaler leaves that step out
+            self._left_out += (
+                1  # with a scaled loss it happens now and then; the scaler leaves that step out
+            )
             return
         self._left_out = 0
         if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
             raise InputError(
-                f"{self.section}: the loss is {loss_value:g} and the gradient's norm {norm_value:g} {place}."
-                f"{_format_place(last)} Lower {self.section}.learning_rate, or look for outliers in the data.",
+                f"{self.section}: the loss is {loss_value:g} and the gradient's norm "
+                f"{norm_value:g} {place}."
+                f"{_format_place(last)} Lower {self.section}.learning_rate, or look for outliers "
+                "in the data.",
                 key="training.diverged",
             )
 
@@ -71,7 +77,8 @@ class StepAlarm:
         """
         if not finite:
             raise InputError(
-                f"{self.section}: answers are no finite numbers after epoch {epoch + 1}: its last step has spoiled "
+                f"{self.section}: answers are no finite numbers after epoch {epoch + 1}: its "
+                "last step has spoiled "
                 f"the weights.{_format_place(last)} Lower {self.section}.learning_rate.",
                 key="training.spoiled_weights",
             )
@@ -79,4 +86,8 @@ class StepAlarm:
 
 def _format_place(last: Path | None) -> str:
     """Return the sentence with the place of the last epoch's weights; empty in the first epoch."""
-    return f" The weights of the epoch before are kept in {last}." if last is not None and last.exists() else ""
+    return (
+        f" The weights of the epoch before are kept in {last}."
+        if last is not None and last.exists()
+        else ""
+    )

@@ -24,7 +24,8 @@ REQUEST_LIMITS = {
 
 
 class _Record(MLFlowLogger):
-    """Lightning's logger. If MLflow fails during a run, one warning is given and the run goes on."""
+    """Lightning's logger. If MLflow fails during a run, one warning is given and the run goes
+    on."""
 
     def __init__(self, name: str, run_id: str | None, **named: Any) -> None:
         super().__init__(name, run_id=run_id, **named)
@@ -48,19 +49,23 @@ class _Record(MLFlowLogger):
             if parted(error):
                 raise
             self.silent = True
-            message = hidden(f"MLflow at {_address()} does not answer any more ({_first_line(error)})")
+            message = hidden(
+                f"MLflow at {_address()} does not answer any more ({_first_line(error)})"
+            )
             warn("%s; the rest of this run is not recorded there", message, key="mlflow.no_answer")
 
 
 def _first_line(error: Exception) -> str:
-    """Return the first line of an error; after it comes the whole statement that a database refused."""
+    """Return the first line of an error; after it comes the whole statement that a database
+    refused."""
     return str(error).strip().partition("\n")[0]
 
 
 def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any]) -> list[Logger]:
     """Return loggers for TensorBoard and MLflow. An unreachable MLflow is only a warning.
 
-    Only the first of several processes opens MLflow: two would create its tables at once, and break them for good.
+    Only the first of several processes opens MLflow: two would create its tables at once,
+    and break them for good.
 
     Args:
         name: of the stage.
@@ -69,10 +74,16 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
         before: `recorded` of this run before it was interrupted, to go on with. Empty: a new one.
     """
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # it prints the traceback of what it raises
-    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)  # that it makes what is not there
+    logging.getLogger("mlflow.store.db.utils").setLevel(
+        logging.CRITICAL
+    )  # it prints the traceback of what it raises
+    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(
+        logging.ERROR
+    )  # that it makes what is not there
     opened: list[Logger] = [
-        TensorBoardLogger(work / "tensorboard", name=name, version=before.get(TensorBoardLogger.__name__))
+        TensorBoardLogger(
+            work / "tensorboard", name=name, version=before.get(TensorBoardLogger.__name__)
+        )
     ]
     if process_number():
         return opened
@@ -83,7 +94,9 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
     try:
         ask_database(address)
         artifacts = None if former_address is not None else (work / "mlruns").resolve().as_uri()
-        tags = {tag: record[tag] for tag in TAGS} | {"git_commit": (record["git"] or {}).get("commit", "none")}
+        tags = {tag: record[tag] for tag in TAGS} | {
+            "git_commit": (record["git"] or {}).get("commit", "none")
+        }
         logger = _Record(
             "plumbline",
             run_name=name,
@@ -98,7 +111,8 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
         message = hidden(f"MLflow at {address} does not answer ({_first_line(error)})")
         warn("%s; this run is not recorded there", message, key="mlflow.no_answer")
     finally:
-        # Lightning makes the address that of the whole process: what it did next in another project went to this one.
+        # Lightning makes the address that of the whole process: what it did next in another
+        # project went to this one.
         mlflow.set_tracking_uri(None)
         os.environ.pop("MLFLOW_TRACKING_URI", None)
         if former_address is not None:
@@ -125,7 +139,8 @@ def _address() -> str:
 
 
 def recorded(records: list[Logger]) -> dict[str, Any]:
-    """Return the places of the curves, for `loggers` to resume: the version of each, which for MLflow is its run."""
+    """Return the places of the curves, for `loggers` to resume: the version of each, which
+    for MLflow is its run."""
     return {type(logger).__name__: logger.version for logger in records}
 
 

@@ -59,14 +59,17 @@ def memory_bytes(device: torch.device) -> int:
 
 
 def gpu_share(device: torch.device) -> float | None:
-    """Return the share of recent time in which the GPU was busy; None without a GPU or a driver that reports it."""
+    """Return the share of recent time in which the GPU was busy; None without a GPU or a
+    driver that reports it."""
     if device.type != "cuda":
         return None
     import torch
 
     try:
         return torch.cuda.utilization(device) / 100
-    except Exception:  # nvidia-ml-py is not there, or raises errors of its own, as for a part of a GPU
+    except (
+        Exception
+    ):  # nvidia-ml-py is not there, or raises errors of its own, as for a part of a GPU
         return None
 
 
@@ -85,7 +88,8 @@ def number_here() -> int:
 
 
 def machine(group: Path = GROUP) -> Memory:
-    """Return the memory of the machine, or of a smaller container; `group` is its control group, version 2."""
+    """Return the memory of the machine, or of a smaller container; `group` is its control
+    group, version 2."""
     memory = psutil.virtual_memory()
     whole = Memory(int(memory.total), int(memory.available))
     try:
@@ -102,7 +106,9 @@ def machine(group: Path = GROUP) -> Memory:
 PACKAGES = ("torch", "lightning", "numpy")
 
 
-def begin_record(parameters: Mapping[str, int], key: str, data_sha256: str, settings: dict[str, Any]) -> dict[str, Any]:
+def begin_record(
+    parameters: Mapping[str, int], key: str, data_sha256: str, settings: dict[str, Any]
+) -> dict[str, Any]:
     """Return the facts that are known before the first step, the same in any place at any time.
 
     Args:
@@ -127,7 +133,8 @@ def versions() -> dict[str, str]:
 
 
 def surroundings() -> dict[str, Any]:
-    """Return what differs between runs of the same inputs: `git` (commit), `hardware`, `started` (UTC).
+    """Return what differs between runs of the same inputs: `git` (commit), `hardware`,
+    `started` (UTC).
 
     No output of a stage holds it: DVC would see other results in the same figures.
     """
@@ -136,15 +143,21 @@ def surroundings() -> dict[str, Any]:
 
 
 WRITTEN = ("dvc.lock", "metrics", "restoration/dvc.lock", "restoration/metrics")
-"""Files and folders in git that each run of the pipeline writes anew: DVC's locks, and the figures of both families."""
+"""Files and folders in git that each run of the pipeline writes anew: DVC's locks, and the
+figures of both families."""
 
 
 def git_commit(folder: Path) -> dict[str, Any] | None:
-    """Return the checked-out commit, and whether other files than `WRITTEN` were changed; None outside a repository."""
+    """Return the checked-out commit, and whether other files than `WRITTEN` were changed;
+    None outside a repository."""
 
     def git(*arguments: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=60
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
         ).stdout.strip()
 
     try:
@@ -185,10 +198,16 @@ def write_history(history: list[dict[str, float]], metrics: Sequence[str], path:
     write_csv(round_history(history, metrics), path)
 
 
-def round_history(history: list[dict[str, float]], metrics: Sequence[str]) -> list[dict[str, float]]:
-    """Return the rounded figures of each epoch: number (from 1), loss, `metrics` of the tune split, and rate."""
+def round_history(
+    history: list[dict[str, float]], metrics: Sequence[str]
+) -> list[dict[str, float]]:
+    """Return the rounded figures of each epoch: number (from 1), loss, `metrics` of the
+    tune split, and rate."""
     columns = ("train_loss", *metrics, "learning_rate")
     return [
-        {"epoch": int(row["epoch"]) + 1, **{key: round(row.get(key, float("nan")), 6) for key in columns}}
+        {
+            "epoch": int(row["epoch"]) + 1,
+            **{key: round(row.get(key, float("nan")), 6) for key in columns},
+        }
         for row in history
     ]

@@ -1,17 +1,19 @@
 """Bound drops by the bootstrap, for both families.
 
-A resample is given by how often each building is in it, so every metric here is one of weighted buildings. With every
-weight 1 it is the figure of `validate.metrics`.
+A resample is given by how often each building is in it, so every metric here is one of
+weighted buildings. With every weight 1 it is the figure of `validate.metrics`.
 
 Shape legend: R resamples, B buildings, K columns.
 
-A rule `max_drop_vs` is a test of non-inferiority (CONSORT extension, Piaggio et al. 2012; EMA guideline on the choice
-of the non-inferiority margin, 2005): not "no difference was found", but "a drop as large as the margin is ruled out".
-It is met where the one-sided upper confidence bound of the drop is within the margin. The bound is the percentile of
-the bootstrap (Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapters 6 and 13): buildings are drawn with
-replacement as often as there are buildings, *the same draw for both artifacts*, the drop of each draw is computed,
-and the bound is the quantile of these drops. Both see the same buildings, so what makes a building hard for both
-cancels; the bound is much nearer than two intervals side by side.
+A rule `max_drop_vs` is a test of non-inferiority (CONSORT extension, Piaggio et al. 2012;
+EMA guideline on the choice of the non-inferiority margin, 2005): not "no difference was
+found", but "a drop as large as the margin is ruled out". It is met where the one-sided
+upper confidence bound of the drop is within the margin. The bound is the percentile of the
+bootstrap (Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapters 6 and 13):
+buildings are drawn with replacement as often as there are buildings, *the same draw for
+both artifacts*, the drop of each draw is computed, and the bound is the quantile of these
+drops. Both see the same buildings, so what makes a building hard for both cancels; the
+bound is much nearer than two intervals side by side.
 
 Shape legend: R resamples, B buildings.
 """
@@ -37,7 +39,8 @@ from plumbline.validate.metrics import (
 
 Float = NDArray[np.floating]
 OfResamples = Callable[[Float], Float]
-"""(R, B) how often each building is in each resample -> (R,) the metric of each; NaN where a resample has none."""
+"""(R, B) how often each building is in each resample -> (R,) the metric of each; NaN where
+a resample has none."""
 
 
 def of_buildings(judged: JudgedAnswers, severity_true: Float) -> dict[str, OfResamples]:
@@ -62,7 +65,8 @@ def of_quadrants(judged: JudgedAnswers, quadrant_true: NDArray[np.int64]) -> dic
     """Return the function of each metric of quadrants.
 
     Args:
-        judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that have one.
+        judged: finite answers for B buildings. quadrant_true: (B,) code, of buildings that
+            have one.
     """
     predicted, truth = judged.probability.argmax(1), judged.truth(quadrant_true)
     right = predicted == truth
@@ -90,7 +94,9 @@ def _share(part_B: NDArray[np.bool_], whole_B: NDArray[np.bool_]) -> OfResamples
 
 
 def _r2(error_B: Float, true_B: Float) -> OfResamples:
-    centred = true_B.astype(float) - true_B.mean()  # so that no large squares are taken from each other
+    centred = (
+        true_B.astype(float) - true_B.mean()
+    )  # so that no large squares are taken from each other
     columns_BK = np.column_stack([error_B.astype(float) ** 2, centred, centred**2])
 
     def of(weights_RB: Float) -> Float:
@@ -117,9 +123,12 @@ def _macro_f1(said_B: NDArray[np.int64], true_B: NDArray[np.int64]) -> OfResampl
 
 
 def _calibration_error(confidence_B: Float, right_B: NDArray[np.bool_]) -> OfResamples:
-    # |accuracy - confidence| of a bin, times its share, is |sum of (right - confidence)| over all buildings.
+    # |accuracy - confidence| of a bin, times its share, is |sum of (right - confidence)|
+    # over all buildings.
     gap_B = right_B - confidence_B.astype(float)
-    columns_BK = np.where(bin_of(confidence_B, BINS)[:, None] == np.arange(BINS), gap_B[:, None], 0.0)
+    columns_BK = np.where(
+        bin_of(confidence_B, BINS)[:, None] == np.arange(BINS), gap_B[:, None], 0.0
+    )
     return lambda weights_RB: np.abs(weights_RB @ columns_BK).sum(1) / weights_RB.sum(1)
 
 
@@ -137,7 +146,8 @@ def _accuracy_at(confidence_B: Float, right_B: NDArray[np.bool_], share: float) 
 
 
 RESAMPLES = 2000
-"""Enough for a 95 % bound: by chance of the draws it moves by about 3 % of its distance to the drop."""
+"""Enough for a 95 % bound: by chance of the draws it moves by about 3 % of its distance to
+the drop."""
 SEED = 0
 CELLS = 1 << 18
 """Largest number of resamples times buildings at a time: bounds the memory to some tens of MB."""
@@ -163,8 +173,8 @@ def resampled_figures(
 ) -> Resampled:
     """Return the figures of each (metric, name) in each resample.
 
-    Metrics of quadrants are resampled among the buildings that have one. All see the same resamples, and a second call
-    sees them again.
+    Metrics of quadrants are resampled among the buildings that have one. All see the same
+    resamples, and a second call sees them again.
 
     Args:
         everyone: answers of each contender for B buildings. quadrant_true: (B,) code, -1 below
@@ -172,17 +182,23 @@ def resampled_figures(
         severity_true: (B,) permille.
 
     Returns:
-        (metric, name) -> (R,) figures, NaN where a resample has none. One is left out where there is no finite answer
-        to every building, or where there is no building.
+        (metric, name) -> (R,) figures, NaN where a resample has none. One is left out where
+        there is no finite answer to every building, or where there is no building.
     """
     defined = np.asarray(quadrant_true) >= 0
     resampled: Resampled = {}
     for of_quadrant in (False, True):
         inside = defined if of_quadrant else np.ones(len(defined), dtype=bool)
         functions: dict[tuple[str, str], OfResamples] = {}
-        for metric, name in sorted(key for key in wanted if (key[0] in OF_QUADRANTS) is of_quadrant):
+        for metric, name in sorted(
+            key for key in wanted if (key[0] in OF_QUADRANTS) is of_quadrant
+        ):
             function = _metric_function(
-                metric, everyone.get(name), inside, np.asarray(quadrant_true), np.asarray(severity_true)
+                metric,
+                everyone.get(name),
+                inside,
+                np.asarray(quadrant_true),
+                np.asarray(severity_true),
             )
             if function is not None:
                 functions[metric, name] = function
@@ -218,7 +234,8 @@ def resampled_drops(
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
 ) -> dict[MetricPair, Float]:
-    """Return the drops of `pairs` on these buildings: `drops_in` the figures of `resampled_figures`."""
+    """Return the drops of `pairs` on these buildings: `drops_in` the figures of
+    `resampled_figures`."""
     keys = {(pair.metric, name) for pair in pairs for name in (pair.artifact, pair.reference)}
     return drops_in(resampled_figures(keys, everyone, quadrant_true, severity_true), pairs)
 
@@ -233,7 +250,8 @@ def upper_bound(drops: Float, confidence: float) -> float:
 
 
 def resamples(count: int, number: int = RESAMPLES, seed: int = SEED) -> Iterator[Float]:
-    """Yield (R, B) how often each of `count` buildings is in each resample, some resamples at a time."""
+    """Yield (R, B) how often each of `count` buildings is in each resample, some resamples
+    at a time."""
     rng = np.random.default_rng(seed)
     rows = max(1, CELLS // count)
     for start in range(0, number, rows):
@@ -250,7 +268,8 @@ def _metric_function(
     quadrant_true: NDArray[np.int64],
     severity_true: Float,
 ) -> OfResamples | None:
-    """Return the function that computes the metric on the buildings `inside`; None where it has no figure there."""
+    """Return the function that computes the metric on the buildings `inside`; None where it
+    has no figure there."""
     if judged is None or not inside.any():
         return None
     interval_ends = {"interval_coverage": ("low", "high"), "interval_width": ("low", "high")}

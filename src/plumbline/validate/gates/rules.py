@@ -1,4 +1,5 @@
-"""Evaluate rules: each compares one figure or drop with one bound. A missing figure fails. See docs/gates.md."""
+"""Evaluate rules: each compares one figure or drop with one bound. A missing figure fails.
+See docs/gates.md."""
 
 from __future__ import annotations
 
@@ -33,10 +34,12 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Gates) -
     """Return the verdict over `rules`: `pass` only if at least one rule exists and all are met.
 
     Args:
-        params: section `gate`, for the confidence, and for the slices that `worst` and `city:*` look at.
+        params: section `gate`, for the confidence, and for the slices that `worst` and
+            `city:*` look at.
 
     Returns:
-        `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes the fields of a rule.
+        `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes
+        the fields of a rule.
     """
     results = [_evaluate_rule(rule, table, drops, params) for rule in rules]
     passed = bool(results) and all(result["passed"] for result in results)
@@ -45,7 +48,9 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Gates) -
 
 def covers(rule: Gate, part: str) -> bool:
     """Return whether the rule applies to the slice `part`."""
-    return rule.slice in (part, WORST) or (rule.slice.endswith(EACH) and part.startswith(rule.slice.removesuffix("*")))
+    return rule.slice in (part, WORST) or (
+        rule.slice.endswith(EACH) and part.startswith(rule.slice.removesuffix("*"))
+    )
 
 
 def _evaluate_rule(rule: Gate, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
@@ -54,11 +59,18 @@ def _evaluate_rule(rule: Gate, table: Table, drops: Drops, params: Gates) -> dic
         return _with_sentence(judge(rule, rule.slice, table, drops, params))
     counted = "buildings_with_quadrant" if rule.metric in OF_QUADRANTS else "buildings"
     min_count = params.min_worst_slice
-    large = [part for part, row in table.items() if (row.get(rule.artifact, {}).get(counted) or 0) >= min_count]
+    large = [
+        part
+        for part, row in table.items()
+        if (row.get(rule.artifact, {}).get(counted) or 0) >= min_count
+    ]
     results = [judge(rule, part, table, drops, params) for part in large if covers(rule, part)]
     if not results:
         missing = judge(rule, rule.slice, table, drops, params)
-        reason = f"no such slice has {min_count} test {counted.replace('_', ' ')}, which gate.min_worst_slice asks for"
+        reason = (
+            f"no such slice has {min_count} test {counted.replace('_', ' ')}, which "
+            "gate.min_worst_slice asks for"
+        )
         return _with_sentence({**missing, "words": f"{missing['words']}; {reason}"})
     worst = max(results, key=lambda result: result["excess"])
     return _with_sentence({**worst, "slice": rule.slice, "worst_slice": worst["slice"]})
@@ -78,7 +90,8 @@ def _absolute(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
 
 
 def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) -> dict[str, Any]:
-    """Compare a drop with its margin: by its confidence bound, or directly for a metric that is not over buildings."""
+    """Compare a drop with its margin: by its confidence bound, or directly for a metric
+    that is not over buildings."""
     against = str(rule.max_drop_vs)
     value, reference = (_figure(table, part, who, rule.metric) for who in (rule.artifact, against))
     difference = None if value is None or reference is None else value - reference
@@ -89,7 +102,13 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
         "difference": difference,
         "margin": rule.margin,
     }
-    drop = None if difference is None else 0 - difference if HIGHER_IS_BETTER[rule.metric] else difference  # no -0
+    drop = (
+        None
+        if difference is None
+        else 0 - difference
+        if HIGHER_IS_BETTER[rule.metric]
+        else difference
+    )  # no -0
     words = f"{against} {_format(reference)}, drop {_format(drop)}"
     tested = drop
     if rule.metric in OF_BUILDINGS:
@@ -112,10 +131,14 @@ def _result(
 
 
 def _with_sentence(result: dict[str, Any]) -> dict[str, Any]:
-    """Return the result for gate.json: with its sentence, without the keys that served to find the worst slice."""
+    """Return the result for gate.json: with its sentence, without the keys that served to
+    find the worst slice."""
     fields = {key: value for key, value in result.items() if key not in ("words", "excess")}
     place = result["slice"] + (f" ({result['worst_slice']})" if "worst_slice" in result else "")
-    text = f"{result['metric']} of {result['artifact']} on {place}: {_format(result['value'])} found, {result['words']}"
+    text = (
+        f"{result['metric']} of {result['artifact']} on {place}: {_format(result['value'])} "
+        f"found, {result['words']}"
+    )
     return {**fields, "text": text}
 
 
@@ -129,7 +152,8 @@ def _format(value: float | None) -> str:
 
 
 def drops_of(rules: Sequence[Gate], evidence: GateEvidence) -> Drops:
-    """Return resampled drops for every rule `max_drop_vs` over buildings, on every slice that it covers."""
+    """Return resampled drops for every rule `max_drop_vs` over buildings, on every slice
+    that it covers."""
     drops = {}
     for part, inside in evidence.parts.items():
         pairs = {
@@ -139,5 +163,7 @@ def drops_of(rules: Sequence[Gate], evidence: GateEvidence) -> Drops:
         }
         if pairs and inside.any():
             answers = {name: judged.select(inside) for name, judged in evidence.everyone.items()}
-            drops[part] = resampled_drops(sorted(pairs), answers, evidence.quadrant[inside], evidence.severity[inside])
+            drops[part] = resampled_drops(
+                sorted(pairs), answers, evidence.quadrant[inside], evidence.severity[inside]
+            )
     return drops

@@ -30,7 +30,8 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
     version = gate.get("format", 1)
     if isinstance(version, bool) or version not in (1, FORMAT):
         raise InputError(
-            f"{path}: gate of format {version!r} found, 1 to {FORMAT} are known. Use the version of "
+            f"{path}: gate of format {version!r} found, 1 to {FORMAT} are known. Use the version "
+            "of "
             "Plumbline that wrote it, or run `plumbline gate` again.",
             key="gate.other_format",
         )
@@ -44,6 +45,12 @@ def require_pass(gate: Any, path: Path) -> None:
         InputError: it is of a format that this version does not know.
     """
     if not isinstance(gate, dict) or gate.get("verdict") != "pass":
-        reasons = failed_rules(gate) if isinstance(gate, dict) and "rules" in gate else ["no verdict found"]
-        raise GateRefused(f"{path}: not released. " + "; ".join(reasons) + ".", key="gate.not_passed")
+        reasons = (
+            failed_rules(gate)
+            if isinstance(gate, dict) and "rules" in gate
+            else ["no verdict found"]
+        )
+        raise GateRefused(
+            f"{path}: not released. " + "; ".join(reasons) + ".", key="gate.not_passed"
+        )
     check_format(gate, path)

@@ -15,10 +15,18 @@ from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.params.validate import OF_BUILDINGS
 from plumbline.validate.evidence import GateEvidence
 from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
-from plumbline.validate.metrics import Figures, Float, JudgedAnswers, accuracy_by_coverage, confidence_bins, share_error
+from plumbline.validate.metrics import (
+    Figures,
+    Float,
+    JudgedAnswers,
+    accuracy_by_coverage,
+    confidence_bins,
+    share_error,
+)
 
 SHARE = 0.95
-"""Share of the resamples within a figure's interval, and confidence of each bound of a difference."""
+"""Share of the resamples within a figure's interval, and confidence of each bound of a
+difference."""
 
 
 class MetricInterval(NamedTuple):
@@ -38,11 +46,12 @@ def intervals(
     severity_true: Float,
     reference: str,
 ) -> tuple[Intervals, Intervals]:
-    """Return 95 % intervals of each contender's metrics over buildings, and bounds of the difference from a reference.
+    """Return 95 % intervals of each contender's metrics over buildings, and bounds of the
+    difference from a reference.
 
-    Each end of a difference is a one-sided bound with 95 % confidence: the end on the worse side *is* the `drop_bound`
-    of a rule `max_drop_vs` with that confidence, of the same resamples. (Both bounds together have
-    90 %.)
+    Each end of a difference is a one-sided bound with 95 % confidence: the end on the worse
+    side *is* the `drop_bound` of a rule `max_drop_vs` with that confidence, of the same
+    resamples. (Both bounds together have 90 %.)
 
     Args:
         everyone: contender -> its answers for the B buildings.
@@ -108,8 +117,9 @@ def report_figures(
     """Return the figures of the report, as strict JSON; `with_verdict` completes its content.
 
     Args:
-        evidence: answers for B buildings. table: slice -> contender -> figures; a champion has its place in it where
-            one is known. reference: the contender from which differences are told.
+        evidence: answers for B buildings. table: slice -> contender -> figures; a champion
+            has its place in it where one is known. reference: the contender from which
+            differences are told.
     """
     everyone, quadrant, severity = evidence.everyone, evidence.quadrant, evidence.severity
     of_each, less = intervals(everyone, quadrant, severity, reference)
@@ -132,10 +142,15 @@ def report_figures(
             if name in less
         },
         "slices": {
-            part: {name: {key: row[name][key] for key in OF_SLICES if key in row[name]} for name in row}
+            part: {
+                name: {key: row[name][key] for key in OF_SLICES if key in row[name]} for name in row
+            }
             for part, row in table.items()
         },
-        "costs": {name: {key: table["all"][name][key] for key in COSTS if key in table["all"][name]} for name in names},
+        "costs": {
+            name: {key: table["all"][name][key] for key in COSTS if key in table["all"][name]}
+            for name in names
+        },
         "judged": {name: _judged(judged, quadrant, severity) for name, judged in everyone.items()},
     }
 
@@ -144,12 +159,14 @@ def with_verdict(figures: Mapping[str, Any], gate: Mapping[str, Any]) -> dict[st
     """Return the whole content of a report, as strict JSON.
 
     Args:
-        figures: see `report_figures`. gate: verdict and rules, see `rules.evaluate`; of a rule only `metric, artifact,
-            slice, value, bound, kind, passed, text` are read.
+        figures: see `report_figures`. gate: verdict and rules, see `rules.evaluate`; of a
+            rule only `metric, artifact, slice, value, bound, kind, passed, text` are read.
     """
     return {
         "verdict": gate["verdict"],
-        "rules": sorted(gate["rules"], key=lambda rule: bool(rule["passed"])),  # stable: failed first
+        "rules": sorted(
+            gate["rules"], key=lambda rule: bool(rule["passed"])
+        ),  # stable: failed first
         "left_for_promotion": gate.get("left_for_promotion", []),
         "test_data": gate.get("test_data", {}),
         "champion": gate.get("champion", ""),
@@ -160,9 +177,13 @@ def with_verdict(figures: Mapping[str, Any], gate: Mapping[str, Any]) -> dict[st
 def compared_with(content: Mapping[str, Any]) -> str:
     """Return a sentence with the version of the champion, or with the reason why there is none."""
     if content["champion"]:
-        return f"champion is version {content['champion']}, the default model of what is released today."
+        return (
+            f"champion is version {content['champion']}, the default model of what is "
+            "released today."
+        )
     return (
-        "No champion here: `plumbline release promote` runs it on the same buildings, and writes this report with "
+        "No champion here: `plumbline release promote` runs it on the same buildings, and writes "
+        "this report with "
         "it into data/release."
     )
 
@@ -172,14 +193,18 @@ def _with_ends(value: float, ends: MetricInterval | None) -> dict[str, float]:
 
 
 def _judged(judged: JudgedAnswers, quadrant: Any, severity: Any) -> dict[str, Any]:
-    """Return confusions (rows are the truth), reliability, and accuracy against coverage, without NaN answers."""
+    """Return confusions (rows are the truth), reliability, and accuracy against coverage,
+    without NaN answers."""
     tables: dict[str, Any] = {}
     if np.isfinite(judged.severity).all():
         categories = len(CATEGORY_BOUNDS_PERMILLE) + 1
         tables["category"] = _confusion(category(severity), category(judged.severity), categories)
     defined = quadrant >= 0
     if defined.any() and np.isfinite(judged.probability[defined]).all():
-        predicted, confidence = judged.probability[defined].argmax(1), judged.quadrant_confidence[defined]
+        predicted, confidence = (
+            judged.probability[defined].argmax(1),
+            judged.quadrant_confidence[defined],
+        )
         truth = judged.truth(quadrant)[defined]
         right = predicted == truth
         tables["quadrant"] = _confusion(truth, predicted, 4)
@@ -188,7 +213,9 @@ def _judged(judged: JudgedAnswers, quadrant: Any, severity: Any) -> dict[str, An
     return tables
 
 
-def _confusion(truth: NDArray[np.integer], predicted: NDArray[np.integer], size: int) -> list[list[int]]:
+def _confusion(
+    truth: NDArray[np.integer], predicted: NDArray[np.integer], size: int
+) -> list[list[int]]:
     counts = np.zeros((size, size), int)
     np.add.at(counts, (np.asarray(truth), np.asarray(predicted)), 1)
     return [[int(count) for count in row] for row in counts]
@@ -202,22 +229,35 @@ COLUMNS = {
 """Columns of tables that may have no row."""
 
 
-def write_evidence(folder: Path, evidence: GateEvidence, table: Mapping[str, Mapping[str, Figures]], name: str) -> None:
-    """Write tables (CSV) of one artifact: confusions, severity against truth, reliability, accuracy against coverage,
-    interval coverage on each slice.
+def write_evidence(
+    folder: Path, evidence: GateEvidence, table: Mapping[str, Mapping[str, Figures]], name: str
+) -> None:
+    """Write tables (CSV) of one artifact: confusions, severity against truth, reliability,
+    accuracy against coverage, interval coverage on each slice.
 
     Args:
-        folder: is there. evidence: answers for B buildings. table: slice -> artifact -> figures. name: of the artifact.
+        folder: is there. evidence: answers for B buildings. table: slice -> artifact ->
+            figures. name: of the artifact.
     """
     judged = evidence.everyone[name]
-    # No number is of the highest category, and the largest of NaNs is the first: a broken model says nothing there.
+    # No number is of the highest category, and the largest of NaNs is the first: a broken
+    # model says nothing there.
     defined = (evidence.quadrant >= 0) & np.isfinite(judged.probability).all(1)
-    truth, predicted = judged.truth(evidence.quadrant)[defined], judged.probability[defined].argmax(1)
+    truth, predicted = (
+        judged.truth(evidence.quadrant)[defined],
+        judged.probability[defined].argmax(1),
+    )
     confidence, right = judged.quadrant_confidence[defined], predicted == truth
     severity, is_number = evidence.severity, np.isfinite(judged.severity)
     tables: dict[str, Any] = {
-        "category_confusion": {"true": category(severity[is_number]), "said": category(judged.severity[is_number])},
-        "quadrant_confusion": {"true": np.array(QUADRANTS)[truth], "said": np.array(QUADRANTS)[predicted]},
+        "category_confusion": {
+            "true": category(severity[is_number]),
+            "said": category(judged.severity[is_number]),
+        },
+        "quadrant_confusion": {
+            "true": np.array(QUADRANTS)[truth],
+            "said": np.array(QUADRANTS)[predicted],
+        },
         "severity": {
             "true_permille": severity.round(4).astype(float),
             "said_permille": judged.severity.round(4).astype(float),
@@ -237,4 +277,6 @@ def write_evidence(folder: Path, evidence: GateEvidence, table: Mapping[str, Map
         ],
     }
     for stem, rows in tables.items():
-        pd.DataFrame(rows, columns=COLUMNS.get(stem)).to_csv(folder / f"{stem}.csv", index=False, na_rep="nan")
+        pd.DataFrame(rows, columns=COLUMNS.get(stem)).to_csv(
+            folder / f"{stem}.csv", index=False, na_rep="nan"
+        )

@@ -32,12 +32,15 @@ def described_units(product: CsvFile, about: params.Product) -> tuple[params.Uni
     return about.units, about.epochs
 
 
-def described_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
+def described_layout(
+    product: CsvFile, header: list[str], about: params.Product
+) -> tuple[TableLayout, Sequence[str]]:
     """Return the roles of a table's columns by their description, `about`; and no notes.
 
     Raises:
-        InputError: `about` has no columns, or a pattern of epochs without a day; a column is missing,
-            too few are named as epochs; what concerns rows, where reading gets to them.
+        InputError: `about` has no columns, or a pattern of epochs without a day; a column
+            is missing, too few are named as epochs; what concerns rows, where reading gets
+            to them.
     """
     units, epochs = described_units(product, about)
     column_of = about.columns
@@ -47,7 +50,8 @@ def described_layout(product: CsvFile, header: list[str], about: params.Product)
     if is_globe(str(product), crs_of_file) != globe:
         wanted = "latitude and longitude" if globe else "easting and northing"
         raise InputError(
-            f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of the two.",
+            f"{product}: crs {crs_of_file} in params.yaml is not one of {wanted}. Correct one of "
+            "the two.",
             key="products.other_crs_kind",
         )
     used_columns = set(column_of.values())
@@ -79,10 +83,17 @@ def _described_sight(about: params.Product) -> tuple[str, str, str] | Angles:
     column_of = about.columns
     if "los_up" in column_of:
         return column_of["los_east"], column_of["los_north"], column_of["los_up"]
-    incidence, heading = column_of.get("incidence", about.incidence_deg), column_of.get("heading", about.heading_deg)
+    incidence, heading = (
+        column_of.get("incidence", about.incidence_deg),
+        column_of.get("heading", about.heading_deg),
+    )
     if incidence is None or heading is None:
-        raise InputError("ingest.products: an incidence and a heading are needed.", key="products.unstated")
-    to_degrees = float(np.degrees(1)) if about.units is not None and about.units.angle == "rad" else 1.0
+        raise InputError(
+            "ingest.products: an incidence and a heading are needed.", key="products.unstated"
+        )
+    to_degrees = (
+        float(np.degrees(1)) if about.units is not None and about.units.angle == "rad" else 1.0
+    )
     return Angles(incidence, heading, about.look, to_degrees)
 
 
@@ -104,7 +115,9 @@ VIEW = ("los_east", "los_north", "los_up")
 DAY = r"(?<!\d)(19|20)\d{6}(?!\d)"
 """A day as most programs write it into a column's name."""
 DATES = r"(acquisition_?|obs_?)?(date|day|time|datetime|epoch|timestamp)(_?utc)?|datum|data|fecha"
-VALUES = r"(los_?)?(disp|displ|displacement|defo|deformation)(_\w+)?|value|cumul.*|los(_?(mm|cm|m))?"
+VALUES = (
+    r"(los_?)?(disp|displ|displacement|defo|deformation)(_\w+)?|value|cumul.*|los(_?(mm|cm|m))?"
+)
 
 
 def is_long_table(header: Sequence[str]) -> tuple[str, str] | None:
@@ -135,7 +148,9 @@ def suggest_description(file: str, header: list[str], crs: str | None = None) ->
     has_view = set(VIEW) <= roles.keys()
     left_out = {"easting", "northing"} if globe else set()
     left_out |= set() if has_view else set(VIEW)
-    columns = ", ".join(f"{role}: {_quote(name)}" for role, name in roles.items() if role not in left_out)
+    columns = ", ".join(
+        f"{role}: {_quote(name)}" for role, name in roles.items() if role not in left_out
+    )
     view = [
         "incidence_deg: NUMBER  # of the line of sight, from the vertical",
         "heading_deg: NUMBER  # direction of flight, clockwise from north",
@@ -145,7 +160,8 @@ def suggest_description(file: str, header: list[str], crs: str | None = None) ->
         *([] if globe else [f"crs: {crs or 'EPSG:NUMBER'}  # of easting and northing"]),
         f"epochs: {_suggest_epochs(days)}",
         "units: {displacement: UNIT}  # mm, cm or m",
-        "positive: SIGN  # towards, if a positive displacement is motion towards the satellite, else away",
+        "positive: SIGN  # towards, if a positive displacement is motion towards the satellite, "
+        "else away",
         *([] if has_view else view),
     ]
     indented = "\n".join(f"      {line}" for line in lines)
@@ -153,7 +169,8 @@ def suggest_description(file: str, header: list[str], crs: str | None = None) ->
 
 
 def _guess_roles(header: list[str], days: list[str]) -> dict[str, str]:
-    """Return role -> column; an attribute takes precedence over the geometry's height, which is often written as 0."""
+    """Return role -> column; an attribute takes precedence over the geometry's height,
+    which is often written as 0."""
     roles: dict[str, str] = {}
     for role, pattern in LIKELY.items():
         fits = [name for name in header if name not in (*days, *roles.values())]
@@ -170,7 +187,10 @@ def _suggest_epochs(days: list[str]) -> str:
     pattern = patterns.pop() if len(patterns) == 1 else ""
     shown = f" ({', '.join(days[:3])})" if days else ""
     value = _quote(pattern) if "%Y" in pattern else "PATTERN"
-    return f"{value}  # how the columns of displacements are named{shown}; docs/formats.md has the patterns. {CUT}"
+    return (
+        f"{value}  # how the columns of displacements are named{shown}; docs/formats.md has "
+        f"the patterns. {CUT}"
+    )
 
 
 def _quote(text: str) -> str:

@@ -1,4 +1,5 @@
-"""Describe the columns of EGMS products of L2 and L3, in csv or Parquet, for the reader of tables."""
+"""Describe the columns of EGMS products of L2 and L3, in csv or Parquet, for the reader of
+tables."""
 
 from __future__ import annotations
 
@@ -21,25 +22,40 @@ CUT_LETTERS = 10
 RMSE = ("rmse_ts", "rmse")
 """Name of the root mean square error, mm: since the 2019-2023 release, and before."""
 EASTINGS, NORTHINGS = (500_000.0, 8_500_000.0), (500_000.0, 7_500_000.0)
-"""Europe from the Azores to the Caucasus, Cyprus to Svalbard, m; degrees or another projection fall outside."""
+"""Europe from the Azores to the Caucasus, Cyprus to Svalbard, m; degrees or another
+projection fall outside."""
 DIRECTIONS = {"up": (0.0, 0.0, 1.0), "east": (1.0, 0.0, 0.0)}
 LETTERS = {"U": "up", "E": "east"}
 CELLS = "an EGMS L3 product: its points are means over cells of 100 m"
 
 
 def is_egms(header: list[str]) -> bool:
-    """Return whether the names of columns are those of an EGMS product of L2 or L3, complete or not."""
-    usual_names = {"mp_type", "easting", "northing", "rmse", "rmse_ts", "mean_velocity", "track_angle", COHERENCE, *LOS}
+    """Return whether the names of columns are those of an EGMS product of L2 or L3,
+    complete or not."""
+    usual_names = {
+        "mp_type",
+        "easting",
+        "northing",
+        "rmse",
+        "rmse_ts",
+        "mean_velocity",
+        "track_angle",
+        COHERENCE,
+        *LOS,
+    }
     return len(usual_names.intersection(header)) >= 3 and ("pid" in header or "mp_type" in header)
 
 
 def is_ortho(header: list[str]) -> bool:
     """Return whether the columns are those of an EGMS product without any line of sight: L3."""
-    return is_egms(header) and not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(header)
+    return is_egms(header) and not {*LOS, COHERENCE, "incidence_angle", "mp_type"}.intersection(
+        header
+    )
 
 
 def whole_names(header: list[str]) -> list[str]:
-    """Restore names in an EGMS product's header that a Shapefile has cut, for the columns that are read.
+    """Restore names in an EGMS product's header that a Shapefile has cut, for the columns
+    that are read.
 
     Otherwise `temporal_c` would be ignored, and points below `ingest.min_coherence` would pass.
     """
@@ -47,7 +63,9 @@ def whole_names(header: list[str]) -> list[str]:
     return [cut.get(name, name) for name in header] if is_egms(header) else header
 
 
-def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, tuple[str, ...]]:
+def egms_layout(
+    product: CsvFile, header: list[str], about: params.Product
+) -> tuple[TableLayout, tuple[str, ...]]:
     """Return the roles of an EGMS product's columns, and notes on the file.
 
     A track of L2 has its line of sight in three columns. The motion of L3 is up, or east, on cells.
@@ -56,8 +74,8 @@ def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> t
         product: the file. header: names of its columns. about: what `ingest.products` states of it.
 
     Raises:
-        InputError: there are no heights, a column named by eight digits is no day, or nothing shows which component an
-            L3 product is.
+        InputError: there are no heights, a column named by eight digits is no day, or
+            nothing shows which component an L3 product is.
     """
     height = next((name for name in HEIGHTS if name in header), None)
     if height is None:
@@ -90,7 +108,8 @@ def egms_layout(product: CsvFile, header: list[str], about: params.Product) -> t
 
 
 def _find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple[str, ...]]:
-    """Return `up` or `east`, as stated or by the letter in the csv's or the file's name, and notes on the choice.
+    """Return `up` or `east`, as stated or by the letter in the csv's or the file's name,
+    and notes on the choice.
 
     Raises:
         InputError: neither shows it, or the two names contradict each other.
@@ -98,7 +117,9 @@ def _find_component(product: CsvFile, about: params.Product) -> tuple[str, tuple
     if about.component is not None:
         return about.component, (CELLS,)
     names = [product.path.stem, *([PurePosixPath(product.member).stem] if product.member else [])]
-    components = {LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS}
+    components = {
+        LETTERS[part] for name in names for part in re.split(r"[_\-. ]", name) if part in LETTERS
+    }
     if len(components) != 1:
         letters = "both E and U occur" if components else "neither E nor U occurs"
         raise InputError(

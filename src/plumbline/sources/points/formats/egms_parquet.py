@@ -1,4 +1,5 @@
-"""Read EGMS products as Parquet: the columns of the csv, of any level and either generation of the header."""
+"""Read EGMS products as Parquet: the columns of the csv, of any level and either generation
+of the header."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ FAULTS = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 class ParquetTable(ColumnFile):
     """A Parquet file."""
 
-    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+    def columns(
+        self, header: Sequence[str], types: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[int, pa.Table]]:
         """Yield blocks of the columns named in `types`, each with the index of its first row.
 
         Args:
@@ -48,12 +51,18 @@ class ParquetTable(ColumnFile):
                 if batch.num_rows:
                     yield (
                         first,
-                        _cast_batch(self.path, first, batch.select(stored_columns).rename_columns(list(types)), types),
+                        _cast_batch(
+                            self.path,
+                            first,
+                            batch.select(stored_columns).rename_columns(list(types)),
+                            types,
+                        ),
                     )
                     first += batch.num_rows
         except FAULTS as error:
             raise InputError(
-                f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.", key="parquet.damaged"
+                f"{self}: damaged after row {first} ({_first_line(error)}). Download it again.",
+                key="parquet.damaged",
             ) from None
 
 
@@ -83,25 +92,33 @@ def read_names(file: AnyFile) -> list[str]:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, pre_buffer=False)  # which would keep all groups until the last is read
+        return pq.ParquetFile(
+            path, pre_buffer=False
+        )  # which would keep all groups until the last is read
     except FAULTS as error:
         raise InputError(
-            f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.", key="parquet.unreadable"
+            f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.",
+            key="parquet.unreadable",
         ) from None
 
 
-def _cast_batch(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]) -> pa.Table:
+def _cast_batch(
+    path: Path, first: int, batch: pa.RecordBatch, types: Mapping[str, pa.DataType]
+) -> pa.Table:
     arrays = []
     for name, wanted in types.items():
         values = batch.column(name)
         is_text = pa.types.is_string(wanted)
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
         fits = pa.types.is_integer(kind) or (
-            (pa.types.is_string(kind) or pa.types.is_large_string(kind)) if is_text else pa.types.is_floating(kind)
+            (pa.types.is_string(kind) or pa.types.is_large_string(kind))
+            if is_text
+            else pa.types.is_floating(kind)
         )
         if not fits:
             raise InputError(
-                f"{path}, column {name}: {kind} found, {'text is' if is_text else 'numbers are'} needed.",
+                f"{path}, column {name}: {kind} found, {'text is' if is_text else 'numbers are'} "
+                "needed.",
                 key="parquet.column_type",
             )
         try:
@@ -109,7 +126,8 @@ def _cast_batch(path: Path, first: int, batch: pa.RecordBatch, types: Mapping[st
             arrays.append(values.fill_null("") if is_text else values)
         except FAULTS as error:
             raise InputError(
-                f"{path}, row {first + 1} and on, column {name}: {_first_line(error)}.", key="parquet.not_of_type"
+                f"{path}, row {first + 1} and on, column {name}: {_first_line(error)}.",
+                key="parquet.not_of_type",
             ) from None
     return pa.table(dict(zip(types, arrays, strict=True)))
 

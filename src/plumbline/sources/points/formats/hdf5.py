@@ -28,7 +28,9 @@ failed = []
 def look(name, values):
     try:
         dict(values.attrs)
-        if not isinstance(values, h5py.Dataset) or not values.size or values.is_virtual or values.external:
+        if not isinstance(values, h5py.Dataset) or not values.size:
+            return
+        if values.is_virtual or values.external:
             return
         if math.prod(values.chunks or ()) * values.dtype.itemsize <= {MAX_CHUNK_BYTES}:
             values[(0,) * values.ndim]
@@ -55,7 +57,8 @@ IN_EOS = {
 
 
 class Hdf5Files:
-    """A stack and the files beside it, each opened once, and closed with the last reference to this.
+    """A stack and the files beside it, each opened once, and closed with the last reference
+    to this.
 
     It goes to other processes without them.
     """
@@ -105,7 +108,8 @@ def _as_input_errors(path: Path) -> Iterator[None]:
     except FAULTS as error:
         detail = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise InputError(
-            f"{path}: not readable as HDF5 ({detail}). Make or download it again.", key="hdf5.unreadable"
+            f"{path}: not readable as HDF5 ({detail}). Make or download it again.",
+            key="hdf5.unreadable",
         ) from None
 
 
@@ -120,7 +124,8 @@ def has_array(file: h5py.File, name: str) -> bool:
 
 
 def _walk_to(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
-    """Yield the groups on the way to an array, each with the next name; stop at the first entry that is not a group."""
+    """Yield the groups on the way to an array, each with the next name; stop at the first
+    entry that is not a group."""
     group = file
     eos = EOS[0] in file.keys()  # noqa: SIM118
     for part in (*EOS, *IN_EOS.get(name, ("geometry", name))) if eos else (name,):
@@ -132,7 +137,9 @@ def _walk_to(file: h5py.File, name: str) -> Iterator[tuple[h5py.Group, str]]:
             return
 
 
-def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = "fiu") -> h5py.Dataset:
+def array(
+    path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = "fiu"
+) -> h5py.Dataset:
     """Return an array of numbers (or of other NumPy `kinds`) with `dimensions` dimensions.
 
     Raises:
@@ -140,20 +147,24 @@ def array(path: Path, file: h5py.File, name: str, dimensions: int, kinds: str = 
     """
     if not has_array(file, name):
         raise InputError(
-            f"{path}: no array /{name} in it; it holds {', '.join(list(file.keys())[:12]) or 'nothing'}.",
+            f"{path}: no array /{name} in it; it holds "
+            f"{', '.join(list(file.keys())[:12]) or 'nothing'}.",
             key="hdf5.missing_array",
         )
     *_, (group, last) = _walk_to(file, name)
     if not isinstance(group.get(last, getlink=True), h5py.HardLink):
         raise InputError(
-            f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in (h5repack).",
+            f"{path}, /{name}: a link found, only arrays in the file itself are read. Copy it in "
+            "(h5repack).",
             key="hdf5.link",
         )
     values = group[last]
     if not isinstance(values, h5py.Dataset):
         raise InputError(f"{path}, /{name}: a group found, an array is needed.", key="hdf5.group")
     size, stored = values.size * values.dtype.itemsize, values.id.get_storage_size()
-    chunk = int(np.prod(values.chunks, dtype=np.int64)) * values.dtype.itemsize if values.chunks else 0
+    chunk = (
+        int(np.prod(values.chunks, dtype=np.int64)) * values.dtype.itemsize if values.chunks else 0
+    )
     for is_wrong, problem, key in (
         (
             values.is_virtual or values.external,
@@ -191,7 +202,8 @@ def read_number(path: Path, attrs: Mapping[str, str], name: str) -> float:
         value = float("nan")
     if not np.isfinite(value):
         raise InputError(
-            f"{path}, attribute {name}: {attrs.get(name, 'none')[:60]!r} found, a number is needed.",
+            f"{path}, attribute {name}: {attrs.get(name, 'none')[:60]!r} found, a number is "
+            "needed.",
             key="hdf5.not_a_number",
         )
     return value

@@ -18,7 +18,13 @@ from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, ranges
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
-from plumbline.sources.points.epochs import FIRST_YEAR, LAST_YEAR, MIN_EPOCHS, find_days, find_epochs
+from plumbline.sources.points.epochs import (
+    FIRST_YEAR,
+    LAST_YEAR,
+    MIN_EPOCHS,
+    find_days,
+    find_epochs,
+)
 from plumbline.sources.points.formats.egms import CUT_LETTERS
 from plumbline.sources.points.formats.vector_layer import PointLayer, check_stated_crs
 from plumbline.sources.points.source import (
@@ -81,10 +87,12 @@ class Layout:
 
 # fmt: off
 LAYOUTS = (
-    # TRE ALTAMIRA, description of SqueeSAR's shapefiles (treuropa.com, "Map visualization"); MintPy, save_qgis.py.
+    # TRE ALTAMIRA, description of SqueeSAR's shapefiles (treuropa.com, "Map visualization");
+    # MintPy, save_qgis.py.
     Layout("squeesar", "SqueeSAR of TRE ALTAMIRA, and MintPy's save_qgis", ("code", "vel", "v_stdev", "coherence"),
         point_id=("code",), coherence=("coherence",)),
-    # TRE ALTAMIRA, description of vertical and east-west components (quoted by DIVEG of Denmark's mapping agency).
+    # TRE ALTAMIRA, description of vertical and east-west components (quoted by DIVEG of
+    # Denmark's mapping agency).
     Layout("squeesar-up", "SqueeSAR, vertical component", ("code", "vel_v", "v_stdev_v"),
         point_id=("code",), component=(0.0, 0.0, 1.0), lacks=("vel_e",)),
     Layout("squeesar-east", "SqueeSAR, east-west component", ("code", "vel_e", "v_stdev_e"),
@@ -95,7 +103,8 @@ LAYOUTS = (
     # DePSI's csv of points; its other series are amplitudes, and heights to phases.
     Layout("depsi", "DePSI", ("pnt_id", "pnt_lat", "pnt_lon"), days=("d_%Y%m%d",), unit="m", point_id=("pnt_id",),
         height=("pnt_height", "geometry_height"), coherence=("pnt_enscoh",), other_series=("a_", "h2ph_")),
-    # SARvey, sarvey_export.py. `dem` is the height of the terrain model; `dem_error`, of unstated sign, is not added.
+    # SARvey, sarvey_export.py. `dem` is the height of the terrain model; `dem_error`, of
+    # unstated sign, is not added.
     Layout("sarvey", "SARvey, sarvey_export", ("point_id", "velocity", "coherence", "omega", "st_consistency"),
         positive=None, point_id=("point_id",), height=("dem", "geometry_height"), coherence=("coherence",)),
     # SARPROZ manual, 1.4.10.3 Sparse Data Export. It does not define how days are written: these
@@ -104,14 +113,16 @@ LAYOUTS = (
     Layout("sarproz", "SARPROZ, sparse data export", ("id", "lat", "lon", "svet", "lvet", "coher"),
         days=("%Y%m%d", "%d-%b-%Y", "%Y-%m-%d", "%Y/%m/%d", "%y/%m/%d", "%y-%m-%d", "%y.%m.%d"),
         positive=None, point_id=("id",), coherence=("coher",)),
-    # SARscape, attributes of the PS shapefile (ENVI's support pages): neither unit nor sign, and of LOS_Az and LOS_In
-    # not from where they count.
+    # SARscape, attributes of the PS shapefile (ENVI's support pages): neither unit nor sign,
+    # and of LOS_Az and LOS_In not from where they count.
     Layout("sarscape", "SARscape, PS and SBAS shapes", ("velocity", "coherence", "los_az", "los_in"),
         days=("D_%Y%m%d",), unit=None, positive=None, height=("z", "geometry_height"), coherence=("coherence",)),
-    # PyGMTSAR, Stack_export.py, export_stack_geojson: any grid of the user's, so neither unit nor sign are known.
+    # PyGMTSAR, Stack_export.py, export_stack_geojson: any grid of the user's, so neither unit
+    # nor sign are known.
     Layout("pygmtsar", "PyGMTSAR, export_stack_geojson", ("geometry_longitude", "geometry_latitude"),
         days=("%Y-%m-%d",), unit=None, positive=None, height=("geometry_height",), only_days=True),
-    # NGU, "Beskrivelse av parametre" and "How does the InSAR map service work". EGMS has the same names, and metres.
+    # NGU, "Beskrivelse av parametre" and "How does the InSAR map service work". EGMS has the
+    # same names, and metres.
     Layout("insar-norway", "InSAR Norway (csv)", ("mean_velocity", *LINE_OF_SIGHT), days=("%Y%m%d",),
         point_id=("pid", "point id", "point_id", "code", "id"), coherence=("temporal_coherence",), has_vector=True,
         one_of=LATITUDE, lacks=("easting", "northing")),
@@ -162,9 +173,9 @@ def published_layout(
         about: what `ingest.products` states of it.
 
     Raises:
-        InputError: `about` lacks something that the layout does not define (one message names all of
-            it), a column of positions is missing, or there are too few epochs; what concerns rows,
-            where reading gets to them.
+        InputError: `about` lacks something that the layout does not define (one message
+            names all of it), a column of positions is missing, or there are too few epochs;
+            what concerns rows, where reading gets to them.
     """
     find = partial(find_column, header)
     x, y, table_crs = _find_coordinates(product, header)
@@ -212,7 +223,8 @@ def _layout_sight(
 
 
 def _find_coordinates(product: CsvFile, header: list[str]) -> tuple[str, str, str | None]:
-    """Return the columns of x and y, and their CRS if known; a layer's geometry takes precedence."""
+    """Return the columns of x and y, and their CRS if known; a layer's geometry takes
+    precedence."""
     if isinstance(product, PointLayer):
         return (*product.places, product.crs)
     for xs, ys, crs in ((LONGITUDE, LATITUDE, GLOBE), (EASTING, NORTHING, None)):
@@ -237,18 +249,21 @@ EXPORT_OFFSET_DAYS = 1
 
 
 def is_stamps(header: list[str]) -> bool:
-    """Return whether the columns are those of one matrix, numbered from 1 without a gap, as MATLAB names them."""
+    """Return whether the columns are those of one matrix, numbered from 1 without a gap, as
+    MATLAB names them."""
     return _order_columns(header) is not None
 
 
-def stamps_layout(product: CsvFile, header: list[str], about: params.Product) -> tuple[TableLayout, Sequence[str]]:
+def stamps_layout(
+    product: CsvFile, header: list[str], about: params.Product
+) -> tuple[TableLayout, Sequence[str]]:
     """Return the roles of a StaMPS export's columns; and no notes.
 
     `about` must state the line of sight.
 
     Raises:
-        InputError: the columns are not numbered, the metadata row is not one, or `about` lacks an angle; what concerns
-            rows, where reading gets to them.
+        InputError: the columns are not numbered, the metadata row is not one, or `about`
+            lacks an angle; what concerns rows, where reading gets to them.
     """
     columns = _order_columns(header)
     if columns is None:
@@ -271,12 +286,15 @@ def stamps_layout(product: CsvFile, header: list[str], about: params.Product) ->
 
 
 def _order_columns(header: list[str]) -> list[str] | None:
-    """Return the columns in the order of their numbers; None if they are not one numbered matrix."""
+    """Return the columns in the order of their numbers; None if they are not one numbered
+    matrix."""
     parts = [NUMBERED.fullmatch(name) for name in header]
     if len(header) <= N_FIXED or not all(parts):
         return None
     number = {int(part[2]): part[0] for part in parts if part}
-    if len({part[1] for part in parts if part}) > 1 or sorted(number) != list(range(1, len(header) + 1)):
+    if len({part[1] for part in parts if part}) > 1 or sorted(number) != list(
+        range(1, len(header) + 1)
+    ):
         return None
     return [number[index] for index in sorted(number)]
 
@@ -286,7 +304,8 @@ def _read_days(product: CsvFile, header: list[str], columns: list[str]) -> dict[
     _, table = next(rows, (0, None))
     if table is None:
         raise InputError(
-            f"{product}: it has a header, but no points. Download it again, or leave it out.", key="points.none"
+            f"{product}: it has a header, but no points. Download it again, or leave it out.",
+            key="points.none",
         )
     cells = [table[name][0].as_py() for name in columns]
     meta = [None if cell is None or math.isnan(cell) else cell for cell in cells]

@@ -42,7 +42,8 @@ NO_DATA = "no_data"
 
 
 def hdf5_format(file: AnyFile) -> str | None:
-    """Return the format of an HDF5 file; None if it is not a time series (it may be a file beside one).
+    """Return the format of an HDF5 file; None if it is not a time series (it may be a file
+    beside one).
 
     Raises:
         InputError: the file is damaged.
@@ -65,12 +66,14 @@ def describe_hdf5(file: OpenedFile) -> str | None:
 def open_mintpy(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:
     """Open a time series of MintPy, geocoded or in radar coordinates.
 
-    Geometry and coherence are looked for beside the file and in `inputs/`, by their names and their size, or are what
-    `about` names. Blocks are rows of pixels; a point is named by its row and column, `y12x345`.
+    Geometry and coherence are looked for beside the file and in `inputs/`, by their names
+    and their size, or are what `about` names. Blocks are rows of pixels; a point is named
+    by its row and column, `y12x345`.
 
     Raises:
-        InputError: a file is damaged, its arrays are not of one size, its days repeat or are none, the geometry is not
-            there and not stated in `about`; what concerns pixels, where reading gets to them.
+        InputError: a file is damaged, its arrays are not of one size, its days repeat or
+            are none, the geometry is not there and not stated in `about`; what concerns
+            pixels, where reading gets to them.
     """
     path, files = opened.path, opened.cached(Hdf5Files)
     with files.open(path) as file:
@@ -101,7 +104,8 @@ class Hdf5Stack:
 def stack_source(
     stack: Hdf5Stack, geometry: Geometry, about: params.Product, crs: str | None, notes: list[str]
 ) -> PointSource:
-    """Open the pixels of a stack that have data as points, block by block, with notes on how it was read.
+    """Open the pixels of a stack that have data as points, block by block, with notes on
+    how it was read.
 
     Raises:
         InputError: the CRS does not fit; what concerns pixels, where reading gets to them.
@@ -115,7 +119,9 @@ def stack_source(
         with geometry.files.open(path) as file:
             series = array(path, file, stack.array, dimensions=3, kinds="f")
             for rows in _row_blocks(series):
-                with np.errstate(over="ignore", invalid="ignore"):  # what is too large is refused below
+                with np.errstate(
+                    over="ignore", invalid="ignore"
+                ):  # what is too large is refused below
                     values = np.asarray(series[:, rows, :], np.float32)[stack.order]
                     missing.drop(values.reshape(len(values), -1).T)
                     values *= np.float32(stack.to_mm)
@@ -138,9 +144,16 @@ def stack_source(
         missing.warn_of_codes()
 
     notes = [*notes, *([OUT_OF_ORDER] if (np.diff(stack.order) < 0).any() else [])]
-    origins = {"line of sight": geometry.sight, "displacements": f"/{stack.array}, {len(epochs)} epochs"}
+    origins = {
+        "line of sight": geometry.sight,
+        "displacements": f"/{stack.array}, {len(epochs)} epochs",
+    }
     source = add_notes(
-        PointSource(name, plane.crs, epochs, blocks, (), origins, describe_displacements(stack.to_mm)), path, notes
+        PointSource(
+            name, plane.crs, epochs, blocks, (), origins, describe_displacements(stack.to_mm)
+        ),
+        path,
+        notes,
     )
     for warning in geometry.warnings:
         warn("%s: %s.", path, warning, key="geometry.azimuth_of_gamma")
@@ -153,7 +166,8 @@ def _note_conventions(attrs: Mapping[str, str], about: params.Product) -> Iterat
         yield "displacements are taken as positive towards the satellite, as MintPy writes them"
     if "REF_Y" in attrs and "REF_X" in attrs:
         day = f" and to the day {attrs['REF_DATE'][:20]}" if "REF_DATE" in attrs else ""
-        yield f"displacements refer to the pixel y{attrs['REF_Y'][:20]}x{attrs['REF_X'][:20]}{day}, by its attributes"
+        pixel = f"y{attrs['REF_Y'][:20]}x{attrs['REF_X'][:20]}"
+        yield f"displacements refer to the pixel {pixel}{day}, by its attributes"
     else:
         yield "its attributes name no pixel that displacements refer to (REF_Y, REF_X)"
 
@@ -172,7 +186,8 @@ def _read_unit(path: Path, attrs: Mapping[str, str], about: params.Product) -> s
 def _read_epochs(
     path: Path, file: h5py.File, name: str, series: h5py.Dataset
 ) -> tuple[NDArray[np.intp], NDArray[np.datetime64], list[str]]:
-    """Return the order of the epochs in time, their days in that order, and notes on days with several.
+    """Return the order of the epochs in time, their days in that order, and notes on days
+    with several.
 
     Args:
         path: the file, for messages. file: the same, open.
@@ -182,28 +197,38 @@ def _read_epochs(
     count = len(series)
     if not series.size:
         raise InputError(
-            f"{path}, {series.name}: no pixel in it ({' x '.join(map(str, series.shape))}). Leave it out.",
+            f"{path}, {series.name}: no pixel in it ({' x '.join(map(str, series.shape))}). "
+            "Leave it out.",
             key="stack.no_pixel",
         )
     stored = array(path, file, name, dimensions=1, kinds="S" if name == "date" else "iuS")[:]
-    labels = [text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text) for text in stored.tolist()]
+    labels = [
+        text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+        for text in stored.tolist()
+    ]
     texts = [text.partition("T")[0] for text in labels]  # some have the time behind
     if len(texts) != count:
-        raise InputError(f"{path}, /{name}: {len(texts)} days found, but {count} epochs.", key="stack.day_count")
+        raise InputError(
+            f"{path}, /{name}: {len(texts)} days found, but {count} epochs.", key="stack.day_count"
+        )
     day_of = find_days(f"{path}, /{name}", texts, "%Y%m%d")
     for index, text in enumerate(texts):
         if text not in day_of:
             raise InputError(
-                f"{path}, /{name}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is needed.",
+                f"{path}, /{name}, number {index + 1}: {text[:40]!r} found, a day YYYYMMDD is "
+                "needed.",
                 key="stack.not_a_day",
             )
         if labels[index] in labels[:index]:
-            raise InputError(f"{path}, /{name}: {labels[index]} occurs more than once.", key="stack.repeated_day")
+            raise InputError(
+                f"{path}, /{name}: {labels[index]} occurs more than once.", key="stack.repeated_day"
+            )
     days = np.array([day_of[text] for text in texts], "datetime64[D]")
     order = np.argsort(days, kind="stable")
     if len(np.unique(days)) < MIN_EPOCHS:
         raise InputError(
-            f"{path}, /{name}: {count} epochs of one day found, at least {MIN_EPOCHS} days are needed.",
+            f"{path}, /{name}: {count} epochs of one day found, at least {MIN_EPOCHS} days are "
+            "needed.",
             key="epochs.too_few",
         )
     return order, days[order], same_day_notes([labels[index] for index in order], days[order])
@@ -268,7 +293,9 @@ def _make_track(
         name=name,
         crs=plane.crs,
         epochs=epochs,
-        point_id=np.array([f"y{y}x{x}" for y, x in zip(row.tolist(), column.tolist(), strict=True)], object),
+        point_id=np.array(
+            [f"y{y}x{x}" for y, x in zip(row.tolist(), column.tolist(), strict=True)], object
+        ),
         easting=easting,
         northing=northing,
         height=height,
@@ -290,12 +317,14 @@ CORNER, STEP = ("corner_lon", "corner_lat"), ("post_lon", "post_lat")
 def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> PointSource:
     """Open a time series of LiCSBAS: mm, positive towards the satellite (shorter line of sight).
 
-    Layout: LiCSBAS13_sb_inv.py and LiCSBAS133_write_h5.py. `corner_lat` and `corner_lon` are the middle of the first
-    pixel. `coh_avg`, of interferograms, is no temporal coherence and is not taken.
+    Layout: LiCSBAS13_sb_inv.py and LiCSBAS133_write_h5.py. `corner_lat` and `corner_lon`
+    are the middle of the first pixel. `coh_avg`, of interferograms, is no temporal
+    coherence and is not taken.
 
     Raises:
-        InputError: the file is damaged or not geocoded, its arrays are not of one size, its days repeat or are none, or
-            it lacks the line of sight and `about` does not state it; what concerns pixels, where reading gets to them.
+        InputError: the file is damaged or not geocoded, its arrays are not of one size, its
+            days repeat or are none, or it lacks the line of sight and `about` does not
+            state it; what concerns pixels, where reading gets to them.
     """
     path, files = opened.path, opened.cached(Hdf5Files)
     with files.open(path) as file:
@@ -304,21 +333,29 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         shape = series.shape[1:]
         if not all(has_array(file, name) for name in (*CORNER, *STEP)):
             raise InputError(
-                f"{path}: not geocoded: it has no {', '.join((*CORNER, *STEP))}. Process LiCSAR's geocoded frames.",
+                f"{path}: not geocoded: it has no {', '.join((*CORNER, *STEP))}. Process "
+                "LiCSAR's geocoded frames.",
                 key="stack.not_geocoded",
             )
-        first, step = ([float(array(path, file, name, dimensions=0)[()]) for name in pair] for pair in (CORNER, STEP))
+        first, step = (
+            [float(array(path, file, name, dimensions=0)[()]) for name in pair]
+            for pair in (CORNER, STEP)
+        )
         has_vector = all(has_array(file, name) for name in VECTOR)
         has_heights = has_array(file, HEIGHT)
     if not np.isfinite([*first, *step]).all() or 0 in step:
         raise InputError(
-            f"{path}, {', '.join((*CORNER, *STEP))}: {first + step} found, numbers other than 0 are needed.",
+            f"{path}, {', '.join((*CORNER, *STEP))}: {first + step} found, numbers other than 0 "
+            "are needed.",
             key="stack.no_step",
         )
     angles = None
     if not has_vector or about.incidence_deg is not None:
         stated = stated_angles(CsvFile(path), about)
-        angles = float(stated.incidence), float(stated.heading) + (180.0 if stated.look == "left" else 0.0)
+        angles = (
+            float(stated.incidence),
+            float(stated.heading) + (180.0 if stated.look == "left" else 0.0),
+        )
     geometry = Geometry(
         shape=shape,
         crs=GLOBE,
@@ -333,6 +370,8 @@ def open_licsbas(opened: OpenedFile, about: params.Product, crs: str | None) -> 
         height=HEIGHT,
     )
     notes = ["points come without coherence: LiCSBAS gives none of time", *day_notes]
-    notes += [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]
+    notes += (
+        [] if has_heights else [f"no /{HEIGHT} in it; all points are taken to be of one height"]
+    )
     stack = Hdf5Stack(path, CUMULATIVE, order, days, to_mm(about, "mm"))
     return stack_source(stack, geometry, about, crs, notes)

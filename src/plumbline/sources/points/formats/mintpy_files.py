@@ -13,7 +13,13 @@ import numpy as np
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
-from plumbline.sources.points.formats.hdf5 import Hdf5Files, array, attributes, has_array, read_number
+from plumbline.sources.points.formats.hdf5 import (
+    Hdf5Files,
+    array,
+    attributes,
+    has_array,
+    read_number,
+)
 from plumbline.sources.points.formats.mintpy_geometry import (
     AZIMUTH,
     COHERENCE,
@@ -35,11 +41,16 @@ STATE_ANGLES = f"Write incidence_deg and heading_deg (ingest.products) into {par
 RIGHT_LOOKING = -1.0
 """Value of MintPy's ANTENNA_SIDE for a look to the right."""
 ANGLES_APART_DEG = 30.0
-"""Directions to the satellite by azimuthAngle and by HEADING further apart than this contradict each other."""
+"""Directions to the satellite by azimuthAngle and by HEADING further apart than this
+contradict each other."""
 
 
 def find_geometry(
-    path: Path, files: Hdf5Files, attrs: Mapping[str, str], shape: tuple[int, int], about: params.Product
+    path: Path,
+    files: Hdf5Files,
+    attrs: Mapping[str, str],
+    shape: tuple[int, int],
+    about: params.Product,
 ) -> Geometry:
     """Find and inspect the files that belong to the time series `path` with the attributes `attrs`.
 
@@ -48,12 +59,16 @@ def find_geometry(
         attrs: its attributes. shape: its rows and columns. about: what is stated of it.
 
     Raises:
-        InputError: a file that is named is missing; there is no geometry of the right size, and `about`
-            does not replace it; the CRS of a raster in metres is not stated.
+        InputError: a file that is named is missing; there is no geometry of the right size,
+            and `about` does not replace it; the CRS of a raster in metres is not stated.
     """
     grid, crs = _read_grid(path, attrs, about)
-    geometry = _find_companion(path, files, about.geometry, usual=GEOMETRIES, wanted=VIEWS, shape=shape)
-    coherence = _find_companion(path, files, about.coherence, usual=COHERENCES, wanted=((COHERENCE,),), shape=shape)
+    geometry = _find_companion(
+        path, files, about.geometry, usual=GEOMETRIES, wanted=VIEWS, shape=shape
+    )
+    coherence = _find_companion(
+        path, files, about.coherence, usual=COHERENCES, wanted=((COHERENCE,),), shape=shape
+    )
     angles = None
     if about.incidence_deg is not None and about.heading_deg is not None:
         angles = about.incidence_deg, about.heading_deg + (180.0 if about.look == "left" else 0.0)
@@ -73,12 +88,26 @@ def find_geometry(
     notes += sight.pop("notes", ())
     missing = Missing(source, about.missing)
     return Geometry(
-        shape, crs, grid, geometry, coherence, angles, str(source), missing, files, notes=tuple(notes), **sight
+        shape,
+        crs,
+        grid,
+        geometry,
+        coherence,
+        angles,
+        str(source),
+        missing,
+        files,
+        notes=tuple(notes),
+        **sight,
     )
 
 
 def _note_files(
-    path: Path, files: Hdf5Files, geometry: Path | None, coherence: Path | None, about: params.Product
+    path: Path,
+    files: Hdf5Files,
+    geometry: Path | None,
+    coherence: Path | None,
+    about: params.Product,
 ) -> list[str]:
     """Return notes on files that were chosen without being named, and on what they lack."""
     notes = []
@@ -91,7 +120,9 @@ def _note_files(
         if file is None:
             notes.append(lacks)
         elif named is None and file != path:
-            notes.append(f"{quantity} is taken from {os.path.relpath(file, path.parent)}, found beside it")
+            notes.append(
+                f"{quantity} is taken from {os.path.relpath(file, path.parent)}, found beside it"
+            )
     if geometry is not None:
         with files.open(geometry) as content:
             if not has_array(content, "height"):
@@ -99,15 +130,19 @@ def _note_files(
     return notes
 
 
-def _read_grid(path: Path, attrs: Mapping[str, str], about: params.Product) -> tuple[PixelGrid | None, str]:
+def _read_grid(
+    path: Path, attrs: Mapping[str, str], about: params.Product
+) -> tuple[PixelGrid | None, str]:
     if "X_FIRST" not in attrs:
         return None, about.crs or GLOBE
     first, step = (
-        (read_number(path, attrs, f"X_{end}"), read_number(path, attrs, f"Y_{end}")) for end in ("FIRST", "STEP")
+        (read_number(path, attrs, f"X_{end}"), read_number(path, attrs, f"Y_{end}"))
+        for end in ("FIRST", "STEP")
     )
     if not step[0] or not step[1]:
         raise InputError(
-            f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.", key="stack.no_step"
+            f"{path}, attributes X_STEP, Y_STEP: 0 found, the size of a pixel is needed.",
+            key="stack.no_step",
         )
     grid = PixelGrid(first, step)
     if about.crs is not None:
@@ -138,12 +173,14 @@ def _find_companion(
     wanted: tuple[tuple[str, ...], ...],
     shape: tuple[int, int],
 ) -> Path | None:
-    """Return the named file, or the first of the usual ones with all arrays of one of `wanted`, of this size."""
+    """Return the named file, or the first of the usual ones with all arrays of one of
+    `wanted`, of this size."""
     if named is not None:
         chosen = path.parent / named
         if not chosen.is_file():
             raise InputError(
-                f"{chosen}: no such file; it is the one in params.yaml for {path.name}.", key="file.missing"
+                f"{chosen}: no such file; it is the one in params.yaml for {path.name}.",
+                key="file.missing",
             )
         return chosen
     for candidate in (path, *(path.parent / folder / name for folder in FOLDERS for name in usual)):
@@ -159,17 +196,24 @@ def _find_companion(
 
 
 def _vector_fields(path: Path, geometry: Path, files: Hdf5Files) -> dict[str, Any]:
-    """Return the fields of `Geometry` on arrays of the line of sight; none if the file has an incidence angle."""
+    """Return the fields of `Geometry` on arrays of the line of sight; none if the file has
+    an incidence angle."""
     with files.open(geometry) as file:
         if has_array(file, INCIDENCE) or not all(has_array(file, name) for name in VECTOR[:2]):
             return {}
         vector = VECTOR if has_array(file, VECTOR[2]) else VECTOR[:2]  # up may be missing
     place = os.path.relpath(geometry, path.parent)
-    return {"vector": vector, "notes": (f"the line of sight is that of {', '.join(vector)} in {place}",)}
+    return {
+        "vector": vector,
+        "notes": (f"the line of sight is that of {', '.join(vector)} in {place}",),
+    }
 
 
-def _angle_fields(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]) -> dict[str, Any]:
-    """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays and by HEADING.
+def _angle_fields(
+    path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the fields of `Geometry` on the viewing direction, and notes, by its arrays
+    and by HEADING.
 
     Raises:
         InputError: neither gives it, or they contradict each other, also if the array is GAMMA's.
@@ -193,16 +237,32 @@ def _angle_fields(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[s
             f"{pass_of(heading)}. {STATE_ANGLES}",
             key="geometry.contradictory_orbit",
         )
-    antenna_side = read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
-    # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from the ground; or to the left.
+    antenna_side = (
+        read_number(path, attrs, "ANTENNA_SIDE") if "ANTENNA_SIDE" in attrs else RIGHT_LOOKING
+    )
+    # MintPy, utils0.heading2azimuth_angle: 90 degrees to the right of the flight, seen from
+    # the ground; or to the left.
     by_heading = (90.0 if antenna_side == RIGHT_LOOKING else -90.0) - heading
     if azimuth is None:
-        note = f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by HEADING {heading:g}"
+        note = (
+            f"no /{AZIMUTH} in {geometry.name}; the direction to the satellite is that by "
+            f"HEADING {heading:g}"
+        )
         return {"azimuth": by_heading % 360, "notes": (note,)}
-    if not np.isfinite(azimuth) or not azimuth or _angle_between(azimuth, by_heading) <= ANGLES_APART_DEG:
+    if (
+        not np.isfinite(azimuth)
+        or not azimuth
+        or _angle_between(azimuth, by_heading) <= ANGLES_APART_DEG
+    ):
         return {}
-    if abs(azimuth) <= 2 * np.pi and _angle_between(np.degrees(azimuth) - 90, by_heading) <= ANGLES_APART_DEG:
-        note = f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, anti-clockwise from east)"
+    if (
+        abs(azimuth) <= 2 * np.pi
+        and _angle_between(np.degrees(azimuth) - 90, by_heading) <= ANGLES_APART_DEG
+    ):
+        note = (
+            f"/{AZIMUTH} of {azimuth:.4g} in {geometry.name} is taken as GAMMA's (radians, "
+            "anti-clockwise from east)"
+        )
         return {"is_from_east": True, "warnings": (f"{note}: HEADING {heading:g} confirms it",)}
     raise InputError(
         f"{geometry}: /{AZIMUTH} of {azimuth:.4g} and HEADING {heading:g} ({by_heading % 360:.0f} "
@@ -213,7 +273,8 @@ def _angle_fields(path: Path, geometry: Path, files: Hdf5Files, attrs: Mapping[s
 
 
 def _median_of(path: Path, file: h5py.File, name: str) -> float | None:
-    """Return the median of an array without 0 and NaN, which programs write beside the image; None without array."""
+    """Return the median of an array without 0 and NaN, which programs write beside the
+    image; None without array."""
     if not has_array(file, name):
         return None
     values = array(path, file, name, dimensions=2)

@@ -21,7 +21,8 @@ Arrays = dict[str, NDArray[Any]]
 """Name -> values (P, ...) of the pixels of a window, row by row."""
 INCIDENCE, AZIMUTH, COHERENCE = "incidenceAngle", "azimuthAngle", "temporalCoherence"
 VECTOR = ("los_east", "los_north", "los_up")
-"""Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may be missing."""
+"""Unit vector from ground to satellite, as ISCE's static layers and OPERA's have it; up may
+be missing."""
 Window = tuple[slice, slice]
 BLOCK_ROWS = 256
 """Number of rows of pixels read in one step for their extent."""
@@ -77,19 +78,29 @@ class Geometry:
             return f"incidence {self.angles[0]:g}, heading {self.angles[1]:g}, as stated"
         if self.vector:
             return f"{', '.join(self.vector)} of {self.source}"
-        azimuth = f"direction {self.azimuth:.0f} by HEADING" if self.azimuth is not None else f"/{AZIMUTH}"
+        azimuth = (
+            f"direction {self.azimuth:.0f} by HEADING"
+            if self.azimuth is not None
+            else f"/{AZIMUTH}"
+        )
         return f"/{INCIDENCE} and {azimuth} of {self.source}"
 
     def box(self) -> Box | None:
-        """Return west, south, east, north of the pixels, beyond 180 across the date line; None without positions."""
+        """Return west, south, east, north of the pixels, beyond 180 across the date line;
+        None without positions."""
         if self.grid is not None:
-            corners = [self.grid.places(np.array([0, side - 1]), axis) for axis, side in enumerate(self.shape[::-1])]
+            corners = [
+                self.grid.places(np.array([0, side - 1]), axis)
+                for axis, side in enumerate(self.shape[::-1])
+            ]
             (west, east), (south, north) = (sorted(values.tolist()) for values in corners)
             return west, south, east, north
         boxes = []
         about: float | None = None
         for start in range(0, self.shape[0], BLOCK_ROWS):
-            pixels = self.read((slice(start, min(start + BLOCK_ROWS, self.shape[0])), slice(0, self.shape[1])))
+            pixels = self.read(
+                (slice(start, min(start + BLOCK_ROWS, self.shape[0])), slice(0, self.shape[1]))
+            )
             x, y = pixels["x"][pixels["is_known"]], pixels["y"][pixels["is_known"]]
             if len(x):
                 about = float(x[0]) if about is None else about
@@ -101,13 +112,14 @@ class Geometry:
         return float(west), float(south), float(-east), float(-north)
 
     def read(self, window: Window) -> Arrays:
-        """Return `row`, `column`, `x`, `y`, `height`, `los` and perhaps `coherence` of the pixels of a window.
+        """Return `row`, `column`, `x`, `y`, `height`, `los` and perhaps `coherence` of the
+        pixels of a window.
 
         `is_known` is true where place and line of sight are.
 
         Raises:
-            InputError: a file is damaged, an array is not of the time series' size, or a latitude, longitude, angle or
-                coherence is out of range.
+            InputError: a file is damaged, an array is not of the time series' size, or a
+                latitude, longitude, angle or coherence is out of range.
         """
         values = self._read_arrays(window)
         row, column = (index.ravel() for index in np.mgrid[window])
@@ -116,7 +128,12 @@ class Geometry:
             x, y = values["longitude"], values["latitude"]
             is_known = np.isfinite(x) & np.isfinite(y) & ~((x == 0) & (y == 0))
             self._check_range(
-                "latitude", y, LATITUDES, where=is_known, window=window, hint=" Are latitude and longitude swapped?"
+                "latitude",
+                y,
+                LATITUDES,
+                where=is_known,
+                window=window,
+                hint=" Are latitude and longitude swapped?",
             )
             self._check_range("longitude", x, LONGITUDES, where=is_known, window=window)
         else:
@@ -151,20 +168,26 @@ class Geometry:
                     stored = array(path, file, name, dimensions=2)
                     if stored.shape != self.shape:
                         raise InputError(
-                            f"{path}, /{name}: {stored.shape} pixels found, the time series has {self.shape}.",
+                            f"{path}, /{name}: {stored.shape} pixels found, the time series has "
+                            f"{self.shape}.",
                             key="geometry.other_size",
                         )
                     values[name] = np.array(stored[window], float).ravel()
                     self.missing.drop_in_column(values[name], name == self.height)
         return values
 
-    def _line_of_sight(self, values: Arrays, window: Window, count: int) -> tuple[Floats, NDArray[np.bool_]]:
+    def _line_of_sight(
+        self, values: Arrays, window: Window, count: int
+    ) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the line of sight (P, 3), and whether it is known (P,)."""
         if self.angles is not None:
             return np.tile(los_from_heading(*self.angles), (count, 1)), np.ones(count, bool)
         if self.vector:
             return self._read_vector(values, window)
-        incidence, azimuth = values[INCIDENCE], values.get(AZIMUTH, np.full(count, self.azimuth, float))
+        incidence, azimuth = (
+            values[INCIDENCE],
+            values.get(AZIMUTH, np.full(count, self.azimuth, float)),
+        )
         is_known = np.isfinite(incidence) & np.isfinite(azimuth) & (incidence != 0)
         self._check_range(
             INCIDENCE,
@@ -174,15 +197,25 @@ class Geometry:
             window=window,
             hint=" Degrees are needed, and these may be radians.",
         )
-        self._check_range(AZIMUTH, azimuth, (-360.0, 360.0), where=is_known, window=window, hint=" Degrees are needed.")
+        self._check_range(
+            AZIMUTH,
+            azimuth,
+            (-360.0, 360.0),
+            where=is_known,
+            window=window,
+            hint=" Degrees are needed.",
+        )
         if self.is_from_east:
             azimuth = azimuth * np.degrees(1.0) - 90
         if self.azimuth is None:
             azimuth = (azimuth + 180) % 360 - 180
-        return los_from_azimuth(np.where(is_known, incidence, 0), np.where(is_known, azimuth, 0)), is_known
+        return los_from_azimuth(
+            np.where(is_known, incidence, 0), np.where(is_known, azimuth, 0)
+        ), is_known
 
     def _read_vector(self, values: Arrays, window: Window) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the file's vector (P, 3), up from the other two if it is missing, and (P,) whether it is known."""
+        """Return the file's vector (P, 3), up from the other two if it is missing, and (P,)
+        whether it is known."""
         east, north, *stored_up = (values[name] for name in self.vector)
         level = np.hypot(east, north)
         up = stored_up[0] if stored_up else np.sqrt(np.maximum(1 - level**2, 0))
@@ -206,7 +239,8 @@ class Geometry:
             hint=" It is a length: a unit vector is needed.",
         )
         return np.stack(
-            [np.where(is_known, east, 0), np.where(is_known, north, 0), np.where(is_known, up, 1)], axis=1
+            [np.where(is_known, east, 0), np.where(is_known, north, 0), np.where(is_known, up, 1)],
+            axis=1,
         ), is_known
 
     def _check_range(

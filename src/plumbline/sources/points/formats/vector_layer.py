@@ -1,4 +1,5 @@
-"""Read points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf as a table of their attributes and places."""
+"""Read points in a Shapefile, GeoPackage, GeoJSON or FlatGeobuf as a table of their
+attributes and places."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ TEXTS = (".geojson", ".json")
 BATCH_POINTS = 8192
 """Number of points read in one step."""
 HEIGHT = "geometry_height"
-PLACES = {True: ("geometry_longitude", "geometry_latitude"), False: ("geometry_easting", "geometry_northing")}
+PLACES = {
+    True: ("geometry_longitude", "geometry_latitude"),
+    False: ("geometry_easting", "geometry_northing"),
+}
 """True for a CRS in degrees, else False -> names of the columns of the points' positions."""
 
 
@@ -80,23 +84,32 @@ class PointLayer(ColumnFile):
     def _coordinates(self) -> tuple[str, ...]:
         return (*self.places, HEIGHT) if self.has_heights else self.places
 
-    def columns(self, header: Sequence[str], types: Mapping[str, pa.DataType]) -> Iterator[tuple[int, pa.Table]]:
+    def columns(
+        self, header: Sequence[str], types: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[int, pa.Table]]:
         """Yield blocks of the columns named in `types`, each with the index of its first row.
 
         Cells of `MISSING` are null in columns of numbers.
 
         Args:
-            header: as `checked_names` makes it of `names`. types: the columns to read; texts, or numbers.
+            header: as `checked_names` makes it of `names`. types: the columns to read;
+                texts, or numbers.
 
         Raises:
-            InputError: the file is damaged or cut off, a feature is not a point, or a cell is not of its column's type.
+            InputError: the file is damaged or cut off, a feature is not a point, or a cell
+                is not of its column's type.
         """
         row, stored_names = 0, dict(zip(header, self.names, strict=True))
-        with _open_layer(self.path, self.source, self.layer, batch_size=BATCH_POINTS) as (about, batches):
+        with _open_layer(self.path, self.source, self.layer, batch_size=BATCH_POINTS) as (
+            about,
+            batches,
+        ):
             for batch in batches:
                 places = self._read_positions(about["geometry_name"] or "wkb_geometry", batch, row)
                 columns = {
-                    name: places[stored_names[name]] if stored_names[name] in places else batch[stored_names[name]]
+                    name: places[stored_names[name]]
+                    if stored_names[name] in places
+                    else batch[stored_names[name]]
                     for name in types
                 }
                 yield row, self._cast_columns(columns, types, row)
@@ -105,7 +118,11 @@ class PointLayer(ColumnFile):
         if len(types) > len(self.places) and self.page is not None:
             warn_of_page(self, self.page, read=row)
         count = self._count_features()
-        if row < count:  # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf, that was cut
+        if (
+            row < count
+            # GDAL silently reads what is left of a table of a Shapefile, or of a FlatGeobuf,
+            # that was cut
+        ):
             raise InputError(
                 f"{self}: damaged or cut off ({row} points can be read of {count} that it should "
                 "have). Download it again; of a Shapefile, all of its files.",
@@ -118,9 +135,13 @@ class PointLayer(ColumnFile):
             return -1  # it would have to be read once more, and one that is cut is no JSON
         return int(pyogrio.read_info(self.source, layer=self.layer)["features"])
 
-    def _read_positions(self, geometry: str, batch: pa.RecordBatch, row: int) -> dict[str, pa.Array]:
+    def _read_positions(
+        self, geometry: str, batch: pa.RecordBatch, row: int
+    ) -> dict[str, pa.Array]:
         """Return the columns of the places of a batch that begins with feature `row`."""
-        shapes = shapely.from_wkb(np.asarray(batch[geometry].to_pylist(), object), on_invalid="ignore")
+        shapes = shapely.from_wkb(
+            np.asarray(batch[geometry].to_pylist(), object), on_invalid="ignore"
+        )
         # Tools that promote to multi (ogr2ogr -nlt) make one of each point.
         single = (shapely.get_type_id(shapes) == shapely.GeometryType.MULTIPOINT) & (
             shapely.get_num_geometries(shapes) == 1
@@ -132,15 +153,23 @@ class PointLayer(ColumnFile):
             geometry_type, advice = "none" if shapes[at] is None else shapes[at].geom_type, ""
             if geometry_type == "MultiPoint":
                 geometry_type = f"MultiPoint of {shapely.get_num_geometries(shapes[at])}"
-                advice = f" `ogr2ogr -explodecollections OUT.gpkg {self.named}` makes a feature of each."
+                advice = (
+                    f" `ogr2ogr -explodecollections OUT.gpkg {self.named}` makes a feature of each."
+                )
             raise InputError(
-                f"{self}, feature {row + at + 1}, geometry: {geometry_type} found, a point is needed.{advice}",
+                f"{self}, feature {row + at + 1}, geometry: {geometry_type} found, a point is "
+                f"needed.{advice}",
                 key="layer.not_a_point",
             )
         coordinates = (shapely.get_x, shapely.get_y, shapely.get_z)
-        return {name: pa.array(of(shapes)) for name, of in zip(self._coordinates, coordinates, strict=False)}
+        return {
+            name: pa.array(of(shapes))
+            for name, of in zip(self._coordinates, coordinates, strict=False)
+        }
 
-    def _cast_columns(self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int) -> pa.Table:
+    def _cast_columns(
+        self, columns: Mapping[str, pa.Array], types: Mapping[str, pa.DataType], row: int
+    ) -> pa.Table:
         """Return columns as the wanted types; `row`: their first row in the layer."""
         converted = {
             name: values.cast(pa.string()).fill_null("")
@@ -161,7 +190,9 @@ def _as_numbers(values: pa.Array, missing: Sequence[str]) -> pa.Array | int:
         return values.cast(pa.float64(), safe=False)
     # Numbers of other types by their shortest text: 0.1 of 32 bits is 0.1.
     texts = values.cast(pa.string())
-    texts = pc.utf8_trim(pc.if_else(pc.is_in(texts, pa.array([*MISSING, *missing])), None, texts), " \t")
+    texts = pc.utf8_trim(
+        pc.if_else(pc.is_in(texts, pa.array([*MISSING, *missing])), None, texts), " \t"
+    )
     try:
         return texts.cast(pa.float64())
     except pa.ArrowInvalid:
@@ -191,15 +222,22 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     elif source.lower().endswith(GEOPACKAGE):
         check_complete(path, source.rpartition("}/")[2], zip_members(file))
     try:
-        layers = [(str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None]
+        layers = [
+            (str(name), str(kind)) for name, kind in pyogrio.list_layers(source) if kind is not None
+        ]
     except READ_FAULTS as error:
         if (fault := fault_of_locks(error)) is not None:
             raise InputError(
-                f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked"
+                f"{path}: {fault}. Copy it to a local folder, and give the copy.",
+                key="layer.locked",
             ) from None
         advice = what_else(file.start.decode("utf-8", "replace"))
         raise InputError(
-            f"{path}: {advice or f'not readable as a vector file ({first_line_of(error)}). Download it again.'}",
+            f"{path}: "
+            + (
+                advice
+                or f"not readable as a vector file ({first_line_of(error)}). Download it again."
+            ),
             key="file.foreign" if advice else "layer.unreadable",
         ) from None
     kinds = {name: kind.split(" ")[0].removeprefix("2.5D").strip() for name, kind in layers}
@@ -207,14 +245,24 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
     points = points or [name for name, kind in kinds.items() if kind == "MultiPoint"]
     if len(points) != 1:
         shown = ", ".join(f"{name} ({kind})" for name, kind in layers) or "none"
-        command = f"`ogr2ogr OUT.gpkg {for_command(path, source)} {shlex.quote(points[0])}`" if points else ""
+        command = (
+            f"`ogr2ogr OUT.gpkg {for_command(path, source)} {shlex.quote(points[0])}`"
+            if points
+            else ""
+        )
         if not points and layers:
             several = " If these are footprints, give them as --buildings."
         else:
             several = f" {command} writes the first." if len(points) > 1 else ""
-        raise InputError(f"{path}: one layer of points is needed. Its layers: {shown}.{several}", key="layer.not_one")
+        raise InputError(
+            f"{path}: one layer of points is needed. Its layers: {shown}.{several}",
+            key="layer.not_one",
+        )
     with _open_layer(path, source, points[0], batch_size=1) as (about, batches):
-        crs, geometry = pyproj.CRS(about["crs"]) if about["crs"] else None, about["geometry_name"] or "wkb_geometry"
+        crs, geometry = (
+            pyproj.CRS(about["crs"]) if about["crs"] else None,
+            about["geometry_name"] or "wkb_geometry",
+        )
         ends = find_source(path).ends if _is_text(file, source) else None
         is_granted = crs == GLOBE and assumes_crs(ends)
         is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
@@ -241,7 +289,9 @@ def _is_text(file: OpenedFile, source: str) -> bool:
 
 def _begins_in_degrees(batches: Any, geometry: str) -> bool:
     first = next(iter(batches), None)
-    return first is None or are_degrees(shapely.from_wkb(first[geometry].to_pylist(), on_invalid="ignore"))
+    return first is None or are_degrees(
+        shapely.from_wkb(first[geometry].to_pylist(), on_invalid="ignore")
+    )
 
 
 def _table_attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
@@ -259,7 +309,8 @@ def _table_attributes(schema: pa.Schema, geometry: str) -> tuple[str, ...]:
 
 
 def check_stated_crs(layer: PointLayer, stated: str) -> None:
-    """Refuse a stated CRS that differs from the layer's own: a neighbouring zone would move a city far away.
+    """Refuse a stated CRS that differs from the layer's own: a neighbouring zone would move
+    a city far away.
 
     Raises:
         InputError: the file names another CRS than `stated`, of `ingest.products`.
@@ -274,7 +325,8 @@ def check_stated_crs(layer: PointLayer, stated: str) -> None:
 
 
 def _gdal_source(file: OpenedFile) -> str | None:
-    """Return the file's name for GDAL; None if it begins as none of `STARTS`, alone or in a zip without a csv."""
+    """Return the file's name for GDAL; None if it begins as none of `STARTS`, alone or in a
+    zip without a csv."""
     path = file.path
     if file.start.startswith(STARTS):
         return str(path)
@@ -286,19 +338,25 @@ def _gdal_source(file: OpenedFile) -> str | None:
         return None
     if len(vector_names) > 1:
         raise InputError(
-            f"{path}: {', '.join(vector_names[:5])} in the zip, one is needed. Unpack it and give each of them.",
+            f"{path}: {', '.join(vector_names[:5])} in the zip, one is needed. Unpack it and "
+            "give each of them.",
             key="layer.several_files",
         )
     return gdal_name(path, vector_names[0])
 
 
 @contextmanager
-def _open_layer(path: Path, source: str, layer: str | None, batch_size: int) -> Iterator[tuple[dict[str, Any], Any]]:
+def _open_layer(
+    path: Path, source: str, layer: str | None, batch_size: int
+) -> Iterator[tuple[dict[str, Any], Any]]:
     """Open a layer; damage that GDAL finds, also inside the block, becomes an `InputError`."""
     try:
-        with pyogrio.raw.open_arrow(source, layer=layer, batch_size=batch_size, use_pyarrow=True) as (about, batches):
+        with pyogrio.raw.open_arrow(
+            source, layer=layer, batch_size=batch_size, use_pyarrow=True
+        ) as (about, batches):
             yield dict(about), batches
     except READ_FAULTS as error:
         raise InputError(
-            f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.", key="layer.damaged"
+            f"{path}: damaged or cut off ({first_line_of(error)}). Download it again.",
+            key="layer.damaged",
         ) from None
