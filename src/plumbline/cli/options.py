@@ -186,9 +186,8 @@ def with_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     added = [option for _, options in models.values() for option in options]
     required = [option for option in added if option.default is Parameter.empty]
-    command.__signature__ = Signature(
-        [*required, *unchanged, *(o for o in added if o not in required)]
-    )  # type: ignore[attr-defined]
+    parameters = [*required, *unchanged, *(o for o in added if o not in required)]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return command
 
 

@@ -232,10 +232,9 @@ class Diagnosis(nn.Module):
         def by_kind(name: str) -> Tensor:
             return of_kind(kind_BG, self.get_buffer(name)[:, None])
 
+        logits_B4 = raw.logits_B4 * by_kind("quadrant_scale") / self.temperature  # type: ignore[operator]
         return Answer(
-            quadrant_probability=(
-                raw.logits_B4 * by_kind("quadrant_scale") / self.temperature
-            ).softmax(-1),  # type: ignore[operator]
+            quadrant_probability=logits_B4.softmax(-1),
             severity_permille=self.permille(raw.severity_B3[:, 1:2]).squeeze(-1),
             severity_low=self.permille(low_B1).squeeze(-1),
             severity_high=self.permille(high_B1).squeeze(-1),
