@@ -112,14 +112,14 @@ def check_outputs(
         raise InputError(f"{buildings}: no such file.", key="file.missing")
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(
-            f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.", key="output.not_a_geotiff"
+            f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.", key="output.other_format"
         )
     outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
         if path.resolve() in inputs:
-            raise InputError(f"{path}: is read and would be overwritten. Give another name.", key="output.is_an_input")
+            raise InputError(f"{path}: is read and would be overwritten. Give another name.", key="output.is_input")
         if [p.resolve() for p in outputs].count(path.resolve()) > 1:
             raise InputError(f"{path}: the name of two outputs. Give each its own.", key="output.repeated_name")
 
