@@ -75,7 +75,7 @@ tests: $(VENV)/.test $(PAGE)
 chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what holds (docs/faults.md)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m chaos $(PYTEST_ARGS)
 
-lint: $(VENV)/.test  ## Check style, format, types, layers, names and docstrings
+lint: $(VENV)/.test  ## Check style, format, types, layers, names, docstrings and keys
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

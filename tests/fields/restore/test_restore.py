@@ -421,9 +421,9 @@ def test_bad_input_leaves_nothing_behind(products, place, tiny_fields, here, mon
     houses = footprints(here)
     usual = {"points": products, "package": tiny_fields.package, "output": here / "a.tif", "options": QUICK}
     for changes, key, text in (
-        ({"output": here / "a.png"}, "output.not_a_geotiff", "--output"),
-        ({"output": products[0].with_suffix(".tif"), "picture": products[0]}, "output.is_an_input", products[0]),
-        ({"areas": products[0]}, "output.is_an_input", products[0]),
+        ({"output": here / "a.png"}, "output.other_format", "--output"),
+        ({"output": products[0].with_suffix(".tif"), "picture": products[0]}, "output.is_input", products[0]),
+        ({"areas": products[0]}, "output.is_input", products[0]),
         ({"picture": here / "a.tif"}, "output.repeated_name", here / "a.tif"),
         ({"options": replace(QUICK, steps=41)}, "steps.out_of_range", "--steps 41:"),
         ({"options": replace(QUICK, adapters=("sparse",))}, "adapter.missing", "--adapter sparse:"),

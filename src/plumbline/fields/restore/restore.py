@@ -140,7 +140,7 @@ def check_outputs(
     if output.suffix.lower() not in (".tif", ".tiff"):
         raise InputError(
             f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.",
-            key="output.not_a_geotiff",
+            key="output.other_format",
         )
     outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
@@ -149,7 +149,7 @@ def check_outputs(
         if path.resolve() in inputs:
             raise InputError(
                 f"{path}: is read and would be overwritten. Give another name.",
-                key="output.is_an_input",
+                key="output.is_input",
             )
         if [p.resolve() for p in outputs].count(path.resolve()) > 1:
             raise InputError(
