@@ -109,12 +109,9 @@ def parse_line(line: bytes, form: Form, first: bool) -> NDArray[np.float64] | Li
         and len(cells) >= 4
         and _find_problem(values, replace(form, labelled=False)) is None
     ):
-        doubt = (
-            "empty cells found at the end, and the last two numbers may be labels or span and width"
-        )
         return LineProblem(
-            f"{doubt}; remove the empty cells, and write rows without labels into a file of "
-            "their own",
+            "empty cells found at the end, and the last two numbers may be labels or span and "
+            "width; remove the empty cells, and write rows without labels into a file of their own",
             "profiles.ambiguous_end",
         )
     return values
