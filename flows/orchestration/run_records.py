@@ -58,9 +58,8 @@ def cut_logs(most_bytes: int, dry_run: bool) -> int:
 def clear_folders(checkout: Path, days: float, dry_run: bool, clone: bool) -> int:
     """Remove what has not changed for `days` in `.plumbline` of a locked checkout; return
     the bytes removed."""
-    from plumbline.core.jobs import (
-        remove,
-    )  # the pipeline, which loads this module too, runs stages as processes alone
+    # The pipeline, which loads this module too, runs stages as processes alone.
+    from plumbline.core.jobs import remove
 
     old = list(_old(checkout / ".plumbline", (*LEFT, *(DOWNLOADED if clone else ())), days))
     size = sum(_bytes(path) for path in old)

@@ -54,9 +54,8 @@ def up() -> int:
         if before >= set(names) and _healthy(record.port):
             _say("It is up.")
         else:
-            _stop(
-                record, [name for name in names if name not in before]
-            )  # what a worker that died has left at work
+            # What a worker that died has left at work.
+            _stop(record, [name for name in names if name not in before])
             if SERVER not in before:
                 _check_free(record.port)
             try:
@@ -264,9 +263,8 @@ def _at_home(folder: Path) -> dict[str, str]:
 
 def _check_free(port: int) -> None:
     with socket.socket() as probe:
-        probe.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # of a server that has just ended
+        # Of a server that has just ended.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except OSError as error:

@@ -104,8 +104,7 @@ def _forget_dead_owners(folder: Path) -> None:
 def _is_dvc(pid: int) -> bool:
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return any(
-            word.rsplit(b"/", 1)[-1] == b"dvc" for word in words
-        )  # `python -m dvc` or `bin/dvc`, in any folder
+        # `python -m dvc` or `bin/dvc`, in any folder.
+        return any(word.rsplit(b"/", 1)[-1] == b"dvc" for word in words)
     except OSError:
         return not Path("/proc/self").exists()  # without /proc nobody can be ruled out

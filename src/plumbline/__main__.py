@@ -12,9 +12,8 @@ def main() -> None:
     """Run the command line. Stopped by Ctrl-C, also while its libraries load, it ends with
     130 and no traceback."""
     note_interrupts()
-    parent = (
-        os.getppid()
-    )  # seconds before it is asked for: another by then is not who has started this
+    # Seconds before it is asked for: another by then is not who has started this.
+    parent = os.getppid()
     # before the rest is loaded: a pipeline learns in this way that it must hand a stage
     # over
     _check_stage()

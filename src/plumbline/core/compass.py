@@ -68,9 +68,8 @@ def frames(polygons: NDArray[np.object_]) -> Frames:
     reference = np.where(first[:, None], edges[:, 0], edges[:, 1])
     turned = np.arctan2(reference[:, 1], reference[:, 0])
     folded = turned - np.round(turned / (np.pi / 2)) * (np.pi / 2)
-    folded += np.where(
-        folded <= -np.pi / 4 + 1e-9, np.pi / 2, 0
-    )  # exactly 45 degrees: counter-clockwise
+    # Exactly 45 degrees: counter-clockwise.
+    folded += np.where(folded <= -np.pi / 4 + 1e-9, np.pi / 2, 0)
     along_x = np.abs(np.cos(turned - folded)) > 0.5
     longer, shorter = length.max(axis=1), length.min(axis=1)
     side = np.where(

@@ -102,10 +102,8 @@ def refused_by_disk(error: BaseException) -> tuple[str | None, str] | None:
     The system names a file only until it is open: then the first of the two is None.
     """
     refusals = [
-        (
-            e.filename2 or e.filename,
-            os.strerror(e.errno),
-        )  # of a file that was moved or copied: where to
+        # Of a file that was moved or copied: where to.
+        (e.filename2 or e.filename, os.strerror(e.errno))
         for e in _behind(error)
         if isinstance(e, OSError) and e.errno in TAKES_NO_MORE
     ]

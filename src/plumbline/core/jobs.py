@@ -147,9 +147,8 @@ def in_threads(
 
 def asked_threads() -> int:
     """Return OMP_NUM_THREADS, or 0: it keeps several processes from competing for the cores."""
-    asked = (
-        os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    )  # a number for each level of nesting
+    # A number for each level of nesting.
+    asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(asked) if asked.isdecimal() else 0
 
 
@@ -322,9 +321,8 @@ def die_with_parent(parent: int | None = None) -> bool:
 
 def _start(verbose: bool, parent: int) -> None:
     """Set up a new worker process."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the parent is interrupted too, and ends its workers
+    # The parent is interrupted too, and ends its workers.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not die_with_parent(parent):
         os._exit(1)
     setup_logging(verbose)

@@ -34,9 +34,8 @@ def export(prepared: Path, trained: Path, compressed: Path, params: Export, out:
         InputError: an input folder is missing or damaged, or engines are asked for where
             none can be built.
     """
-    device = (
-        this_device() if params.engines else None
-    )  # else the work before it would be for nothing
+    # Else the work before it would be for nothing.
+    device = this_device() if params.engines else None
     data = load_shards(prepared / "train")
     with atomic_folder(out) as folder:
         for name, source in (("float32", trained), ("pruned", compressed)):

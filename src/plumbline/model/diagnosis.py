@@ -105,9 +105,8 @@ def stretched(
     bottom_C, top_C = torch.cat([-endless_1, edges_E]), torch.cat([edges_E, endless_1])
     nowhere_BC = torch.full_like(below_BC, torch.inf)
     reach_BC = middle_B1 - below_BC.clamp(min=0) * half_below_B1
-    whole_C = torch.cat(
-        [-endless_1, torch.zeros_like(edges_E)]
-    )  # category 0, let in, is let in to its end
+    # Category 0, let in, is let in to its end.
+    whole_C = torch.cat([-endless_1, torch.zeros_like(edges_E)])
     from_BC = torch.where(
         reach_BC <= top_C, torch.maximum(reach_BC, bottom_C) + whole_C, nowhere_BC
     )
@@ -358,9 +357,8 @@ def save_diagnosis(model: Diagnosis, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     metadata = {PREPARED: str(model.preparation)}
-    write_bytes(
-        folder / "model.safetensors", save(state, metadata)
-    )  # `save_file` lets nobody else read it
+    # `save_file` lets nobody else read it.
+    write_bytes(folder / "model.safetensors", save(state, metadata))
     write_json(folder / "model.json", spec_of(model.network).model_dump())
 
 

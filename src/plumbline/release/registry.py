@@ -63,9 +63,8 @@ class Registry:
             InputError: the registry does not answer.
         """
         with self.server.answering():
-            champion = self._aliases().get(
-                CHAMPION
-            )  # first: it is among the versions then, whoever promotes meanwhile
+            # First: it is among the versions then, whoever promotes meanwhile.
+            champion = self._aliases().get(CHAMPION)
             listed = self._client.search_model_versions(
                 f"name='{self.name}'", max_results=MAX_VERSIONS
             )
@@ -124,9 +123,8 @@ class Registry:
         Raises:
             InputError: the registry does not answer.
         """
-        from plumbline.release.mlflow_model import (
-            write_mlflow_model,
-        )  # two seconds to load, and seldom needed
+        # Two seconds to load, and seldom needed.
+        from plumbline.release.mlflow_model import write_mlflow_model
 
         version = manifest.version
         hashes = {f"{key}_hash": value for key, value in manifest.hashes.items()}
@@ -179,9 +177,8 @@ class Registry:
             for item in versions:
                 if item.champion and item.number != number:
                     self._tag(item.number, REPLACED_TAG, str(max(places) + 1))
-                    self._tag(
-                        item.number, ROLLED_BACK_TAG, ""
-                    )  # of a roll-back that was cut before the alias moved
+                    # Of a roll-back that was cut before the alias moved.
+                    self._tag(item.number, ROLLED_BACK_TAG, "")
             self._client.set_registered_model_alias(self.name, CHAMPION, str(number))
             # Whoever makes it the champion has decided: an earlier rollback is history.
             self._tag(number, ROLLED_BACK_TAG, "")

@@ -66,9 +66,8 @@ def line_chart(
     `paper` is the colour behind it; `none` lets that of a page through, whose colour of
     text the words then have.
     """
-    plot = (
-        "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]
-    )  # two charts on one page share no name
+    # Two charts on one page share no name.
+    plot = "plot" + hashlib.sha256(title.encode()).hexdigest()[:8]
 
     place, parts = axes(title, x_range, y_range, x_label=x_label, y_label=y_label)
     colour = -1

@@ -224,9 +224,8 @@ def _log_flag_rate(first: Index, p_FD: Float, every_days: int) -> None:
     flags, years = int((first > 0).sum()), np.isfinite(p_FD[:, 1:]).sum() * every_days / DAYS_A_YEAR
     log.info("%d buildings flagged as of the first date, %d later", (first == 0).sum(), flags)
     if years:
-        upper_bound = float(
-            stats.chi2.ppf(0.95, 2 * (flags + 1)) / 2
-        )  # of a Poisson count (Garwood 1936)
+        # Of a Poisson count (Garwood 1936).
+        upper_bound = float(stats.chi2.ppf(0.95, 2 * (flags + 1)) / 2)
         log.info(
             "%d new flags in %.0f judged building-years: %.1f per 1,000 buildings and year (95 "
             "%% bound: at most "

@@ -76,9 +76,8 @@ def make_app(settings: ServiceSettings) -> ASGIApp:
     check_place(root)
     for name in (job_files.JOBS, job_files.INCOMING):
         (root / name).mkdir(parents=True, exist_ok=True)
-    tempfile.tempdir = str(
-        root / job_files.INCOMING
-    )  # uploads are spooled there, not where the system likes
+    # Uploads are spooled there, not where the system likes.
+    tempfile.tempdir = str(root / job_files.INCOMING)
     store, models, meters = JobStore(root / job_files.DATABASE), Models(settings), Meters()
 
     @asynccontextmanager
@@ -162,9 +161,8 @@ def run(settings: ServiceSettings) -> None:
 
 def of_environment() -> ASGIApp:
     """Return the application for one of several processes."""
-    settings = ServiceSettings.model_validate_json(
-        os.environ.pop(HANDED_ON)
-    )  # jobs need not know the tokens
+    # Jobs need not know the tokens.
+    settings = ServiceSettings.model_validate_json(os.environ.pop(HANDED_ON))
     setup_json_logging() if settings.log_format == "json" else setup_logging()
     return make_app(settings)
 

@@ -146,9 +146,8 @@ class Body:
                 key="request.unknown_encoding",
             )
         self._receive, self._max_bytes, self._n_bytes = receive, max_bytes, 0
-        self._unpacker = (
-            zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None
-        )  # 32: either header
+        # 32: either header.
+        self._unpacker = zlib.decompressobj(32 + zlib.MAX_WBITS) if encoding in PACKED else None
         self._has_output = self._is_last = False
         kind, options = parse_options_header(headers.get("content-type"))
         boundary = options.get(b"boundary") if kind.startswith(b"multipart/") else None

@@ -115,9 +115,8 @@ def job_routes(
             )
         if store.counts()["queued"] >= limits.queue:
             raise _queue_full(meters, limits)
-        _ = (
-            make_options(form) if isinstance(form, PredictForm) else make_reading(form)
-        )  # check only
+        # Check only.
+        _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)
         options = form.model_dump(exclude=FILES) | options
         job = job_files.new_id()
         job_files.store_uploads(
@@ -306,9 +305,8 @@ def job_routes(
                 406, f"This job has {', '.join(done.results)}.", key="result.other_format"
             )
         path = root / job_files.JOBS / job / job_files.RESULTS / MEDIA[kind]
-        vary = {
-            "Vary": "Accept"
-        }  # else a browser takes the table from its cache when it is asked for the report
+        # Else a browser takes the table from its cache when it is asked for the report.
+        vary = {"Vary": "Accept"}
         return FileResponse(
             path, media_type=kind, filename=f"plumbline-{done.kind}.{path.suffix[1:]}", headers=vary
         )

@@ -286,9 +286,8 @@ def _parse_days(product: CsvFile, texts: list[str], column: str | None) -> NDArr
         InputError: a text is no day, or day and month may be exchanged.
     """
     bare = [TIME.sub("", text).strip() for text in texts]
-    bare = [
-        text if any(map(str.isdigit, text)) else "" for text in bare
-    ]  # to pandas `now` and `today` are days
+    # To pandas `now` and `today` are days.
+    bare = [text if any(map(str.isdigit, text)) else "" for text in bare]
     days_by_pattern = {
         pattern: pd.to_datetime(bare, format=pattern, errors="coerce") for pattern in DAYS
     }

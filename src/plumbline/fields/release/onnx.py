@@ -93,9 +93,8 @@ def export_denoiser(model: FieldDenoiser, path: Path, opset: int) -> None:
         del part.metadata_props[:]
     about = json.dumps(model.spec.model_dump(mode="json"))
     helper.set_model_props(written, {"name": "plumbline-restoration", "spec": about})
-    written.ir_version = helper.find_min_ir_version_for(
-        written.opset_import
-    )  # older runtimes refuse a higher one
+    # Older runtimes refuse a higher one.
+    written.ir_version = helper.find_min_ir_version_for(written.opset_import)
     onnx.save(written, path)
 
 

@@ -110,9 +110,8 @@ def plan_windows(
             name: n for name in ("steps", "samples") if (n := getattr(options, name)) is not None
         }
     )
-    inference_steps(
-        restoring.steps, len(model.model.alphas)
-    )  # raise here, once, what each window would
+    # Raise here, once, what each window would.
+    inference_steps(restoring.steps, len(model.model.alphas))
     tracks = (
         part.tracks
         if part

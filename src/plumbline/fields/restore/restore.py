@@ -189,9 +189,8 @@ def _open_run(
     run: Path, package: Path, adapters: tuple[str, ...]
 ) -> tuple[Observations, FieldModel, WindowSettings]:
     """Read what all windows of a run share, once per process."""
-    threads = max(
-        1, (asked_threads() or cores()) // THREADS
-    )  # windows share the cores: `restore_windows`
+    # Windows share the cores: `restore_windows`.
+    threads = max(1, (asked_threads() or cores()) // THREADS)
     model = open_fields(package, adapters, threads=threads).model
     with np.load(run / "observations.npz") as stored:
         observations = Observations(**{name: stored[name] for name in stored.files})

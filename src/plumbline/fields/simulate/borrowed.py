@@ -125,9 +125,8 @@ def _borrow_track(
     group: NDArray[np.intp] = np.unique(cell, axis=0, return_inverse=True)[1].ravel()
     law = smooth.law(residual, group)
     shared = rng.standard_normal((int(group.max()) + 1, smooth.design.shape[1]))[group]
-    series = (
-        float(rng.choice([-1.0, 1.0])) * residual
-    )  # as likely the other way round: scenes do not share it
+    # As likely the other way round: scenes do not share it.
+    series = float(rng.choice([-1.0, 1.0])) * residual
     series = series + smooth.lost(rng, smooth.sigma(residual, law), shared, law)
     series = series + ground.along(place, track.los.astype(float), elapsed / max(days, 1.0))
     up = np.clip(track.los[:, 2], -1, 1)

@@ -99,9 +99,8 @@ def train_adapter(
         )
     model = load_denoiser(base)
     n_parameters = count_parameters(model)
-    torch.manual_seed(
-        params.adapt.seed
-    )  # the first factors are drawn here, alike in a run that was gone on with
+    # The first factors are drawn here, alike in a run that was gone on with.
+    torch.manual_seed(params.adapt.seed)
     add_adapter(model, domain, params.adapt.rank, params.adapt.alpha, params.adapt.unfreeze)
     settings = {
         "adapt": params.adapt.model_dump(),
@@ -165,10 +164,8 @@ def _train(prepared: Path, params: RestorationParams, out: Path) -> None:
     data = sha256_folder(prepared)
     settings = {"model": params.model.model_dump(), "train": params.train.model_dump()}
     key = run_key(data, settings)
-    spread = {
-        "restore": params.restore.model_dump(),
-        "cell_m": params.simulate.cell_m,
-    }  # it is calibrated by these
+    # It is calibrated by these.
+    spread = {"restore": params.restore.model_dump(), "cell_m": params.simulate.cell_m}
     base = WORK / "restoration" / run_key(data, {**settings, **spread})[:16]
     if not base.is_dir():
         training = _fit(splits, params, data, key, settings)

@@ -177,9 +177,10 @@ class Summary:
         self._add_table("geometry", geometry, ids)
         rank = hash_names(city, ids)
         self.names_hash = np.concatenate([self.names_hash, rank])
+        # -0 is 0.
         self.geometry_hash = np.concatenate(
             [self.geometry_hash, hash_rows(geometry + np.float32(0))]
-        )  # -0 is 0
+        )
         self._of_buildings.add(rank, geometry, severity[:, None])
         number = np.arange(len(owner)) - np.repeat(offsets[:-1] - offsets[0], length)
         self._of_points.add(hash_rows({"building": rank[owner], "number": number}), distance, slope)

@@ -274,9 +274,8 @@ def _select_columns(
 
 def _number_tracks(building: NDArray[np.intp], los: Float) -> NDArray[np.intp]:
     """Return the number (N,) of each scatterer's track within its building."""
-    los = los / np.linalg.norm(
-        los, axis=1, keepdims=True
-    )  # products round, and to three digits that is a degree
+    # Products round, and to three digits that is a degree.
+    los = los / np.linalg.norm(los, axis=1, keepdims=True)
     track = np.full(len(building), -1, dtype=np.intp)
     number = 0
     while (unassigned := np.flatnonzero(track < 0)).size:

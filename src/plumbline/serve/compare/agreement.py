@@ -92,9 +92,8 @@ def vertical_settlements(whole: WholeBuildings) -> tuple[Array, Array]:
     """
     settlement, std = np.full((2, len(whole.years)), np.nan)
     for number, movements in enumerate(comparable_movements(whole)):
-        up = (
-            whole.los[:, number - 1, 2] if number else np.ones(len(settlement))
-        )  # the first movements are vertical
+        # The first movements are vertical.
+        up = whole.los[:, number - 1, 2] if number else np.ones(len(settlement))
         settlement[movements.is_reported] = (movements.value / up)[movements.is_reported]
         std[movements.is_reported] = (np.sqrt(movements.variance) / np.abs(up))[
             movements.is_reported

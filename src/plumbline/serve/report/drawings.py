@@ -105,9 +105,8 @@ def plan(
         [""] * len(ones),
     )
     is_tall = float(np.ptp(shapely.get_coordinates(local), axis=0) @ (-1, 1)) > 0
-    return document(
-        draw_building(drawn, limit_mm, title), 18 if is_tall else 17
-    )  # a tall one is made smaller
+    # A tall one is made smaller.
+    return document(draw_building(drawn, limit_mm, title), 18 if is_tall else 17)
 
 
 class History(NamedTuple):

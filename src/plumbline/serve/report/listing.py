@@ -135,9 +135,8 @@ def sheet_cells(listed: ListedBuilding) -> list[str]:
     severity = building.severity_permille, building.severity_low, building.severity_high
     return [
         str(building.building_id),
-        _format_figure(
-            min(max(100 * building.p_damaged, 0.1), 99.9), 1
-        ),  # as in the list, never 0 or 100
+        # As in the list, never 0 or 100.
+        _format_figure(min(max(100 * building.p_damaged, 0.1), 99.9), 1),
         *("" if math.isnan(strain) else format_permille(strain) for strain in severity),
         f"{building.burland_category:d}" if is_judged else "",
         listed.quadrants,
@@ -153,9 +152,8 @@ def sheet_cells(listed: ListedBuilding) -> list[str]:
 
 
 def _format_figure(value: float, decimals: int) -> str:
-    return (
-        "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"
-    )  # 0 without a sign
+    # 0 without a sign.
+    return "" if math.isnan(value) else f"{round(value, decimals) + 0:.{decimals}f}"
 
 
 def _write_remark(listed: ListedBuilding) -> str:

@@ -162,9 +162,8 @@ def as_pdf(contents: Report) -> bytes:
         ignore_system_fonts=True,
         sys_inputs={"report": json.dumps(contents)},
     )
-    return cast(
-        bytes, compiler.compile(format="pdf", pdf_tags=False)
-    )  # one file; tags would double its size
+    # One file; tags would double its size.
+    return cast(bytes, compiler.compile(format="pdf", pdf_tags=False))
 
 
 def as_html(contents: Report) -> str:

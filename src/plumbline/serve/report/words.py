@@ -92,9 +92,8 @@ def plain(text: object, longest: int = LONGEST_TEXT) -> str:
 
 def signed(value: float) -> str:
     """Return a figure with its sign and one decimal; empty if it is not known."""
-    return (
-        "" if math.isnan(value) else f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
-    )  # no negative zero
+    # No negative zero.
+    return "" if math.isnan(value) else f"{round(value, 1) + 0.0:+.1f}".replace("-", "−")
 
 
 def side_of(track: Track) -> str:

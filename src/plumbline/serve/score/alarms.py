@@ -252,8 +252,7 @@ def read_alarms(out: Path, place: str) -> Alarms | None:
     texts = dict.fromkeys(
         ("building_id", "rule", "state", "since", "ended", "column", "delivery"), str
     )
-    table = pd.read_csv(
-        path, dtype=texts, keep_default_na=False, na_values=[""]
-    )  # a building may be called NA
+    # A building may be called NA.
+    table = pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=[""])
     latest_folder, observed_to = derived["results"][-1][:2]
     return Alarms(rules, latest_folder, observed_to, table)

@@ -459,9 +459,8 @@ def _axes(los: Array) -> Array:
     """Return horizontal unit vectors (N, 2, 2) of lines of sight (N, 3): ground range from
     the satellite, azimuth."""
     flat = np.hypot(los[:, 0], los[:, 1])
-    steep = (
-        flat < 1e-6
-    )  # straight up, as in a product of vertical motion: no direction is the range's
+    # Straight up, as in a product of vertical motion: no direction is the range's.
+    steep = flat < 1e-6
     away = np.where(steep[:, None], (1.0, 0.0), -los[:, :2] / np.where(steep, 1, flat)[:, None])
     return np.stack([away, np.stack([-away[:, 1], away[:, 0]], axis=1)], axis=1)
 

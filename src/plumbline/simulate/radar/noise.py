@@ -152,9 +152,8 @@ def _line_variance(taps: Array, epochs: int) -> float:
     """Return the variance of a straight line's change over the epochs, relative to `_variance`."""
     time = np.arange(epochs) - (epochs - 1) / 2
     weight = time / (time**2).sum() * epochs
-    change = np.correlate(np.r_[np.zeros(epochs), weight], taps, "full")[
-        2 * epochs - 1 :
-    ]  # by each impulse
+    # By each impulse.
+    change = np.correlate(np.r_[np.zeros(epochs), weight], taps, "full")[2 * epochs - 1 :]
     return float((change**2).sum() / _variance(taps, epochs))
 
 

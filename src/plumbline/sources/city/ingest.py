@@ -151,9 +151,8 @@ def _sample_of(path: Path, parts: Sequence[Part], reports: Sequence[dict[str, An
 def _count_dropped(reports: Sequence[dict[str, Any]]) -> Counter[str]:
     total: Counter[str] = Counter()
     for report in reports:
-        total.update(
-            report["dropped"]
-        )  # a sum of Counters would lose the rules that dropped nothing
+        # A sum of Counters would lose the rules that dropped nothing.
+        total.update(report["dropped"])
     return total
 
 

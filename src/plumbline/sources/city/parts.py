@@ -169,9 +169,8 @@ def _sample_rows(block: Track, one_in: int) -> NDArray[np.intp]:
     east, north = (
         np.floor(x / SAMPLED_M).astype(np.int64) for x in (block.easting, block.northing)
     )
-    chosen = np.flatnonzero(
-        (east * 73_856_093 ^ north * 19_349_663) % one_in == 0
-    )  # Teschner et al. 2003
+    # Teschner et al. 2003.
+    chosen = np.flatnonzero((east * 73_856_093 ^ north * 19_349_663) % one_in == 0)
     ends = [f(x) for x in (block.easting, block.northing) if len(x) for f in (np.argmin, np.argmax)]
     return np.union1d(chosen, ends).astype(np.intp)
 

@@ -43,9 +43,8 @@ def _share(code: NDArray[np.int64]) -> NDArray[np.float64]:
 
 RARITIES: dict[str, Callable[[NDArray[np.float32], NDArray[np.int64]], NDArray[np.float64]]] = {
     "category": lambda severity, quadrant: _share(category(severity)),
-    "quadrant": lambda severity, quadrant: _share(
-        quadrant + 1
-    ),  # the undefined ones are a class of their own
+    # The undefined ones are a class of their own.
+    "quadrant": lambda severity, quadrant: _share(quadrant + 1),
     "both": lambda severity, quadrant: _share(5 * category(severity) + quadrant + 1),
     "severity": lambda severity, quadrant: _density(severity),
 }

@@ -63,9 +63,8 @@ def run(processes: int, arguments: Sequence[str]) -> int:
     library: the command would turn every exit code into 1, and put a page of its own under
     the message.
     """
-    logging.getLogger("torch.distributed.elastic").setLevel(
-        logging.CRITICAL
-    )  # a failed process says itself why
+    # A failed process says itself why.
+    logging.getLogger("torch.distributed.elastic").setLevel(logging.CRITICAL)
     settings = LaunchConfig(
         min_nodes=1,
         max_nodes=1,

@@ -72,10 +72,8 @@ def check_spec(folder: Path, needed: NetworkSpec) -> None:
 
 def differences(trained: NetworkSpec, needed: NetworkSpec) -> list[tuple[str, object, object]]:
     """Return name and both values of the settings that give equal weights other answers."""
-    free = {
-        "dropout",
-        "checkpoint_activations",
-    }  # change the training of a network, and not its answers
+    # Change the training of a network, and not its answers.
+    free = {"dropout", "checkpoint_activations"}
     if not trained.attention_layers and not needed.attention_layers:
         free |= {"attention", "heads", "max_attention_length", "position", "max_length"}
     elif trained.attention_layers and needed.attention_layers:
@@ -215,9 +213,8 @@ def first_weights(model: Diagnosis, train: SequenceSet, losses: Train) -> None:
             key="start_from.no_weights",
         )
     if losses.start_from == [CHECKPOINT]:
-        fit_statistics(
-            model, train
-        )  # overwritten by the checkpoint; `resume.resumed` sees to it that there is one
+        # Overwritten by the checkpoint; `resume.resumed` sees to it that there is one.
+        fit_statistics(model, train)
         return
     raise InputError(
         f"train.start_from: {losses.start_from} found, and none of it is there. Add `random`.",

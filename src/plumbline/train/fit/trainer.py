@@ -242,9 +242,8 @@ def run(
             precision=PRECISION[losses.precision],
             sync_batchnorm=True,  # of a plug-in; without one nothing changes
             use_distributed_sampler=False,
-            reload_dataloaders_every_n_epochs=int(
-                data.steps_vary
-            ),  # each reload makes a first batch for nothing
+            # Each reload makes a first batch for nothing.
+            reload_dataloaders_every_n_epochs=int(data.steps_vary),
             max_epochs=optimise.epochs,
             accumulate_grad_batches=optimise.accumulate,
             gradient_clip_val=losses.gradient_clip,
@@ -299,9 +298,8 @@ def _profiler(losses: FitOptions, run: str) -> Profiler | None:
     three steps per split."""
     folder = WORK / "profile"
     if losses.profile == "pytorch":
-        os.environ.setdefault(
-            "KINETO_LOG_LEVEL", "99"
-        )  # else torch's profiler logs its own calls in between
+        # Else torch's profiler logs its own calls in between.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         # Events are kept, so that the table has both: each recording would take the place of
         # the one before.
         return PyTorchProfiler(folder, run, row_limit=100, acc_events=True)

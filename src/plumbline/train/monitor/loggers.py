@@ -74,12 +74,10 @@ def loggers(name: str, record: dict[str, Any], work: Path, before: dict[str, Any
         before: `recorded` of this run before it was interrupted, to go on with. Empty: a new one.
     """
     logging.getLogger("mlflow").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(
-        logging.CRITICAL
-    )  # it prints the traceback of what it raises
-    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(
-        logging.ERROR
-    )  # that it makes what is not there
+    # It prints the traceback of what it raises.
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
+    # That it makes what is not there.
+    logging.getLogger("lightning.pytorch.loggers.mlflow").setLevel(logging.ERROR)
     opened: list[Logger] = [
         TensorBoardLogger(
             work / "tensorboard", name=name, version=before.get(TensorBoardLogger.__name__)

@@ -94,9 +94,8 @@ def _share(part_B: NDArray[np.bool_], whole_B: NDArray[np.bool_]) -> OfResamples
 
 
 def _r2(error_B: Float, true_B: Float) -> OfResamples:
-    centred = (
-        true_B.astype(float) - true_B.mean()
-    )  # so that no large squares are taken from each other
+    # So that no large squares are taken from each other.
+    centred = true_B.astype(float) - true_B.mean()
     columns_BK = np.column_stack([error_B.astype(float) ** 2, centred, centred**2])
 
     def of(weights_RB: Float) -> Float:

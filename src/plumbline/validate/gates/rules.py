@@ -102,13 +102,14 @@ def _compared(rule: Gate, part: str, table: Table, drops: Drops, params: Gates) 
         "difference": difference,
         "margin": rule.margin,
     }
+    # No -0.
     drop = (
         None
         if difference is None
         else 0 - difference
         if HIGHER_IS_BETTER[rule.metric]
         else difference
-    )  # no -0
+    )
     words = f"{against} {_format(reference)}, drop {_format(drop)}"
     tested = drop
     if rule.metric in OF_BUILDINGS:

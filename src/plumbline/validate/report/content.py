@@ -164,9 +164,8 @@ def with_verdict(figures: Mapping[str, Any], gate: Mapping[str, Any]) -> dict[st
     """
     return {
         "verdict": gate["verdict"],
-        "rules": sorted(
-            gate["rules"], key=lambda rule: bool(rule["passed"])
-        ),  # stable: failed first
+        # Stable: failed first.
+        "rules": sorted(gate["rules"], key=lambda rule: bool(rule["passed"])),
         "left_for_promotion": gate.get("left_for_promotion", []),
         "test_data": gate.get("test_data", {}),
         "champion": gate.get("champion", ""),

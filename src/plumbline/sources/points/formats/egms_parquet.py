@@ -92,9 +92,8 @@ def read_names(file: AnyFile) -> list[str]:
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(
-            path, pre_buffer=False
-        )  # which would keep all groups until the last is read
+        # Which would keep all groups until the last is read.
+        return pq.ParquetFile(path, pre_buffer=False)
     except FAULTS as error:
         raise InputError(
             f"{path}: not readable as Parquet ({_first_line(error)}). Download it again.",
