@@ -34,7 +34,7 @@ from plumbline.train.data.sampler import Example
 from plumbline.train.data.splits import fit_statistics
 from plumbline.train.distributed.strategies import repeatable
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.trainer import fit
+from plumbline.train.fit.trainer import RunInputs, fit
 
 EPOCHS = 3
 """The first one warms up. A case may ask for more."""
@@ -94,8 +94,7 @@ def measure(case: Case, folder: Path) -> Figures:
     module.epochs = []
     key = str(time.time_ns())
     with contextlib.chdir(folder):
-        fit(module, data["train"], data["tune"], name="bench", key=key, data_sha256="", seed=0, settings={},
-            start_from=["random"])  # fmt: skip
+        fit(module, data["train"], data["tune"], RunInputs("bench", key, "", 0, {}), ["random"])
     buildings, seconds, between = np.sum(module.epochs[1:], axis=0)
     rate, memory = section.devices * buildings / seconds, peak_memory() - module.base
     return {"rate": float(rate), "memory": float(memory), "between": float(between / seconds)}

@@ -21,7 +21,7 @@ from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.distributed.strategies import first_alone, threads
 from plumbline.train.fit.initial_weights import freeze
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.trainer import fit
+from plumbline.train.fit.trainer import RunInputs, fit
 from plumbline.train.stage import run_key, write_model
 
 
@@ -94,11 +94,7 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
         ),
         splits.train,
         splits.tune,
-        name="compress",
-        key=run_key(data, settings, trained),
-        data_sha256=data,
-        seed=params.train.seed,
-        settings=settings,
+        RunInputs("compress", run_key(data, settings, trained), data, params.train.seed, settings),
     )
     calibrate(fitted.module.model, splits.calibrate)
     sample = np.random.default_rng(params.train.seed).permutation(len(splits.tune))[

@@ -158,7 +158,7 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
     from plumbline.fields.restore.footprints import write_buildings
     from plumbline.fields.restore.outputs import field_document
     from plumbline.fields.restore.plan import STAGE, RestoreOptions, plan_windows
-    from plumbline.fields.restore.restore import finish, restore_windows
+    from plumbline.fields.restore.restore import SideOutputs, finish, restore_windows
 
     form = task["options"]
     points, buildings, reading = _find_inputs(folder, form)
@@ -182,7 +182,7 @@ def _restore(folder: Path, task: dict[str, Any]) -> None:
                     plan.field, buildings, folder / RESULTS / f"{TABLE}{suffix}", reading
                 )
         picture = folder / RESULTS / PICTURE if is_installed("matplotlib") else None
-        finish(plan, folder / RESULTS / FIELD, picture=picture)
+        finish(plan, folder / RESULTS / FIELD, SideOutputs(picture=picture))
     _write_map(folder, task, field_document(folder / RESULTS / FIELD, "Plumbline: restored field"))
 
 

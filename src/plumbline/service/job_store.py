@@ -19,6 +19,7 @@ import psutil  # type: ignore[import-untyped]
 from pydantic import BaseModel, ConfigDict
 from starlette.datastructures import UploadFile
 
+from plumbline.core.console import request_id
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
 from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES
@@ -124,14 +125,13 @@ class JobStore:
         queue: int,
         holder: str | None = None,
         name: str | None = None,
-        request: str | None = None,
     ) -> bool:
-        """Append a job; return False if `queue` jobs wait already."""
+        """Append a job of the present HTTP request; return False if `queue` jobs wait already."""
         rows = self._run(
             "INSERT INTO jobs (id, kind, status, options, created, holder, name, request_id) "
             "SELECT ?, ?, 'queued', ?, ?, ?, ?, ? "
             "WHERE (SELECT count(*) FROM jobs WHERE status = 'queued') < ? RETURNING id",
-            (job, kind, json.dumps(options), time.time(), holder, name, request, queue),
+            (job, kind, json.dumps(options), time.time(), holder, name, request_id.get(), queue),
         )
         return bool(rows)
 

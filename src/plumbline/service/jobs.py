@@ -17,7 +17,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 
-from plumbline.core.console import request_id
 from plumbline.fields.model.adapter_files import parse_adapters
 from plumbline.fields.restore.field import parse_box
 from plumbline.serve.options import make_options, make_reading
@@ -138,7 +137,6 @@ def job_routes(
                 queue=limits.queue,
                 holder=_holder(request),
                 name=names,
-                request=request_id.get(),
             ):
                 raise _queue_full(meters, limits)
         except BaseException:

@@ -29,7 +29,7 @@ from plumbline.train.fit.initial_weights import (
     pretrained_folders,
 )
 from plumbline.train.fit.module import Optimisation
-from plumbline.train.fit.trainer import fit
+from plumbline.train.fit.trainer import RunInputs, fit
 from plumbline.train.monitor.record import write_history
 
 FORM = 3
@@ -74,16 +74,13 @@ def _train(prepared: Path, params: Params, out: Path) -> None:
     }
     module = Optimisation(model, params.train, params.train)
     data = sha256_folder(prepared)
+    key = run_key(data, settings, *pretrained_folders(params.train))
     fitted = fit(
         module,
         splits.train,
         splits.tune,
-        name="train",
-        data_sha256=data,
-        key=run_key(data, settings, *pretrained_folders(params.train)),
-        seed=params.train.seed,
-        settings=settings,
-        start_from=params.train.start_from,
+        RunInputs("train", key, data, params.train.seed, settings),
+        params.train.start_from,
     )
     calibrate(fitted.module.model, splits.calibrate)
     write_model(fitted.module, out)

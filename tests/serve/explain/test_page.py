@@ -172,7 +172,9 @@ def tables(count, category=2):
 
 
 def page_of(tmp_path, *given, title="city"):
-    write_page(*given, tmp_path / "plan.html", title=title, explanation=given[0]["status"], rate=RATE)
+    buildings, *places = given
+    buildings = buildings.assign(explanation=buildings["status"])
+    write_page(buildings, *places, tmp_path / "plan.html", title=title, rate=RATE)
     return (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
@@ -205,7 +207,8 @@ def test_strain_over_time_is_drawn_where_it_is_known(tmp_path):
     values = np.array([0.0, 0.0, 0.5, 2.0])
     courses = pd.DataFrame({"building_id": "b1", "date": days, "severity_permille": values})
     courses["severity_low"], courses["severity_high"] = values / 2, values * 2
-    given = {"title": "city", "explanation": buildings["status"], "rate": RATE, "courses": courses}
+    given = {"title": "city", "rate": RATE, "courses": courses}
+    buildings["explanation"] = buildings["status"]
     write_page(buildings, footprints, scatterers, tmp_path / "plan.html", **given)
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
     growth = "grows by 0.42 permille a year (90 % interval 0.20 to 0.70)"
@@ -230,9 +233,8 @@ def test_a_building_that_may_be_damaged_is_said_to_be_that_as_on_the_map(tmp_pat
     buildings.loc[:1, "reason"] = ["unsure_where", "few_points"]
     buildings.index = pd.Index([7, 8, 9])
     may, few = (reason_sentences(Prepare())[name] for name in ("unsure_where", "few_points"))
-    explanation = pd.Series([may, few, ""], buildings.index)
-    given = {"title": "city", "explanation": explanation, "rate": RATE}
-    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", **given)
+    buildings["explanation"] = [may, few, ""]
+    write_page(buildings, footprints, scatterers, tmp_path / "plan.html", title="city", rate=RATE)
     sections = (tmp_path / "plan.html").read_text(encoding="utf-8").split("<section>")[1:]
     assert [(f"Not judged: {may}" in part, f"Not judged: {few}" in part) for part in sections] == [
         (False, False),

@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -60,6 +61,19 @@ THREADS = 4
 OPENING = Lock()
 
 
+class SideOutputs(NamedTuple):
+    """Files beside the field; None: not written."""
+
+    buildings: Path | None = None
+    """Footprints that are read."""
+    buildings_output: Path | None = None
+    """Table of them, see `footprints.write_buildings`."""
+    picture: Path | None = None
+    """PNG file."""
+    areas: Path | None = None
+    """GeoPackage or GeoJSON of moving areas, see `areas.field_areas`."""
+
+
 def restore(
     points: Sequence[AnyFile],
     package: Path,
@@ -97,13 +111,8 @@ def restore(
         InputError: an input is missing or damaged, or inputs do not fit. No file is written then.
     """
     files = [as_file(file) for file in points]
-    side_outputs = {
-        "buildings": buildings,
-        "buildings_output": buildings_output,
-        "picture": picture,
-        "areas": areas,
-    }
-    check_outputs([file.path for file in files], output, **side_outputs)
+    beside = SideOutputs(buildings, buildings_output, picture, areas)
+    check_outputs([file.path for file in files], output, beside)
     with alone(STAGE, patience_seconds=5.0):
         tracks: list[Track] = []
         plan = plan_windows(files, package, options, reading, accept=tracks.extend)
@@ -114,20 +123,16 @@ def restore(
         )
         del tracks
         for year in years:
-            check_outputs([file.path for file in files], year_path(output, year), **side_outputs)
+            check_outputs([file.path for file in files], year_path(output, year), beside)
         restore_windows([job for p in (plan, *years.values()) for job in p.jobs], workers)
-        finish(plan, output, **side_outputs, reading=reading, years=years)
+        finish(plan, output, beside, reading=reading, years=years)
     return plan.field
 
 
 def check_outputs(
     points: Sequence[Path],
     output: Path,
-    *,
-    buildings: Path | None,
-    buildings_output: Path | None,
-    picture: Path | None,
-    areas: Path | None,
+    beside: SideOutputs,
 ) -> None:
     """Refuse output paths that cannot be written, before anything is computed.
 
@@ -135,6 +140,7 @@ def check_outputs(
         InputError: the field is no GeoTIFF, a folder or the footprints are missing, or a
             file that is read would be overwritten.
     """
+    buildings, *paths = beside
     if buildings is not None and not buildings.exists():
         raise InputError(f"{buildings}: no such file.", key="file.missing")
     if output.suffix.lower() not in (".tif", ".tiff"):
@@ -142,7 +148,7 @@ def check_outputs(
             f"--output {output}: a GeoTIFF is written; give a name that ends in .tif.",
             key="output.other_format",
         )
-    outputs = [path for path in (output, buildings_output, picture, areas) if path is not None]
+    outputs = [path for path in (output, *paths) if path is not None]
     inputs = {path.resolve() for path in [*points, *([buildings] if buildings else [])]}
     for path in outputs:
         check_writable(path)
@@ -200,15 +206,13 @@ def _open_run(
 def finish(
     plan: Plan,
     output: Path,
+    beside: SideOutputs,
     *,
-    buildings: Path | None = None,
-    buildings_output: Path | None = None,
-    picture: Path | None = None,
     reading: Reading = AS_THEY_ARE,
-    areas: Path | None = None,
     years: Mapping[int, Plan] = MappingProxyType({}),
 ) -> None:
     """Blend the windows, write all outputs, and remove the windows."""
+    buildings, buildings_output, picture, areas = beside
     blend, table = _blend(plan, plan.work), None
     with ExitStack() as staged:  # all files or none
         if buildings is not None and buildings_output is not None:

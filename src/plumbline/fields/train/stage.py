@@ -35,7 +35,7 @@ from plumbline.fields.train.module import CropData, FieldOptimisation
 from plumbline.params.fields import AdapterFields, RestorationParams
 from plumbline.train.distributed.strategies import check_devices, first_alone, process_number
 from plumbline.train.fit.initial_weights import CHECKPOINT, RANDOM, check_sources
-from plumbline.train.fit.trainer import Fitted, run
+from plumbline.train.fit.trainer import Fitted, RunInputs, run
 from plumbline.train.monitor.record import write_history
 from plumbline.train.stage import run_key
 
@@ -110,11 +110,13 @@ def train_adapter(
     training = run(
         AdapterOptimisation(model, params.adapt),
         lambda batch_size: CropData(train, tune, params.adapt),
-        name=f"adapt-{domain}",
-        key=run_key(data_sha256, settings, base),
-        data_sha256=data_sha256,
-        seed=params.adapt.seed,
-        settings=settings,
+        RunInputs(
+            f"adapt-{domain}",
+            run_key(data_sha256, settings, base),
+            data_sha256,
+            params.adapt.seed,
+            settings,
+        ),
     )
     fitted = training.module.model
     save_adapter(fitted, domain, out)
@@ -201,12 +203,8 @@ def _fit(
     return run(
         FieldOptimisation(model, params.train),
         lambda batch_size: CropData(splits["train"], splits["tune"], params.train),
-        name="train",
-        key=key,
-        data_sha256=data,
-        seed=params.train.seed,
-        settings=settings,
-        start_from=params.train.start_from,
+        RunInputs("train", key, data, params.train.seed, settings),
+        params.train.start_from,
     )
 
 

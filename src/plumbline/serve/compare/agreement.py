@@ -129,12 +129,9 @@ def _settlements(
         )
     return _columns(
         "settlement",
-        radar=radar,
-        radar_std=radar_std,
-        levelled=levelled,
-        levelled_std=std,
-        difference=difference,
-        difference_std=np.sqrt(variance),
+        radar=(radar, radar_std),
+        levelled=(levelled, std),
+        difference=(difference, np.sqrt(variance)),
     ), datum
 
 
@@ -165,12 +162,9 @@ def _tilts(
     size = np.hypot(*levelled.T)
     columns = _columns(
         "tilt",
-        radar=judged["tilt_mm_m"],
-        radar_std=judged["tilt_std_mm_m"],
-        levelled=size,
-        levelled_std=levelled_std,
-        difference=length,
-        difference_std=std,
+        radar=(judged["tilt_mm_m"], judged["tilt_std_mm_m"]),
+        levelled=(size, levelled_std),
+        difference=(length, std),
         half_width=TILT_HALF_WIDTH,
     )
     return {
@@ -200,12 +194,9 @@ def _severities(houses: Sequence[House], judged: pd.DataFrame) -> dict[str, Any]
     difference_std = np.sqrt(radar_std**2 + (std * factor) ** 2 + (UNSEEN_SHARE * expected) ** 2)
     columns = _columns(
         "severity",
-        radar=radar,
-        radar_std=radar_std,
-        levelled=levelled,
-        levelled_std=std,
-        difference=difference,
-        difference_std=difference_std,
+        radar=(radar, radar_std),
+        levelled=(levelled, std),
+        difference=(difference, difference_std),
     )
     columns.pop("severity_std_permille")  # the interval has two different sides
     return {
@@ -225,25 +216,22 @@ def strain_factor(spacing_m: Any) -> Any:
 def _columns(
     name: str,
     *,
-    radar: Any,
-    radar_std: Any,
-    levelled: Array,
-    levelled_std: Array,
-    difference: Array,
-    difference_std: Array,
+    radar: tuple[Any, Any],
+    levelled: tuple[Array, Array],
+    difference: tuple[Array, Array],
     half_width: float = HALF_WIDTH,
 ) -> dict[str, Any]:
+    """Return the columns of a figure; each argument is (value, standard error)."""
     unit = UNITS[name]
-    agrees = pd.Series(np.abs(difference) <= half_width * difference_std, dtype="boolean").mask(
-        ~np.isfinite(difference)
-    )
+    off, off_std = difference
+    agrees = pd.Series(np.abs(off) <= half_width * off_std, dtype="boolean").mask(~np.isfinite(off))
     return {
-        f"{name}_{unit}": radar,
-        f"{name}_std_{unit}": radar_std,
-        f"levelled_{name}_{unit}": levelled,
-        f"levelled_{name}_std_{unit}": levelled_std,
-        f"{name}_difference_{unit}": difference,
-        f"{name}_difference_std_{unit}": difference_std,
+        f"{name}_{unit}": radar[0],
+        f"{name}_std_{unit}": radar[1],
+        f"levelled_{name}_{unit}": levelled[0],
+        f"levelled_{name}_std_{unit}": levelled[1],
+        f"{name}_difference_{unit}": off,
+        f"{name}_difference_std_{unit}": off_std,
         f"{name}_agrees": agrees,
     }
 

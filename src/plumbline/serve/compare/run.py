@@ -298,14 +298,13 @@ def draw_chart(comparison: Comparison) -> str:
     )
     factor = strain_factor(table["levelled_spacing_m"])
     panels = [
-        _panel(table, "settlement_mm", "Settlement, mm", settlement, settlement, datum=datum),
-        _panel(table, "tilt_mm_m", "Tilt, mm/m", tilt, tilt, lower_limit=0.0),
+        _panel(table, "settlement_mm", "Settlement, mm", (settlement,) * 2, datum=datum),
+        _panel(table, "tilt_mm_m", "Tilt, mm/m", (tilt, tilt), lower_limit=0.0),
         _panel(
             table,
             "severity_permille",
             STRAIN_TITLE,
-            severity - low,
-            high - severity,
+            (severity - low, high - severity),
             lower_limit=0.0,
             factor=factor,
         ),
@@ -328,14 +327,13 @@ def _panel(
     table: pd.DataFrame,
     column: str,
     title: str,
-    bar_down: Any,
-    bar_up: Any,
+    bars: tuple[Any, Any],
     *,
     datum: float = 0.0,
     lower_limit: float = -np.inf,
     factor: Any = 1.0,
 ) -> Panel:
-    """Draw a figure, with the radar's bars down and up; `datum` is taken off it, `factor`
+    """Draw a figure, with the radar's `bars` down and up; `datum` is taken off it, `factor`
     raises levelling."""
     name, unit = column.split("_", 1)
     is_compared = table[f"{name}_agrees"].notna().to_numpy()
@@ -344,8 +342,7 @@ def _panel(
         table[f"levelled_{column}"] * factor,
         table[column] - datum,
         HALF_WIDTH * table[f"levelled_{name}_std_{unit}"] * factor,
-        bar_down,
-        bar_up,
+        *bars,
         table[f"{name}_agrees"].astype("boolean").fillna(False),
     )
     pairs = [

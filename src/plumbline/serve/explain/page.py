@@ -66,7 +66,6 @@ def write_page(
     path: Path,
     *,
     title: str,
-    explanation: pd.Series,
     rate: DamageRate,
     courses: pd.DataFrame | None = None,
 ) -> None:
@@ -74,12 +73,12 @@ def write_page(
     nothing from elsewhere.
 
     Args:
-        buildings: see `building_table`; at most `MAX_DRAWN` are drawn, with a note in page and log.
+        buildings: see `building_table`, with a column `explanation`: why a building is not judged,
+            see `CityPredictions`; at most `MAX_DRAWN` are drawn, with a note in page and log.
         footprints: the buildings table.
         scatterers: see `scatterer_table`.
         path: the `.html` to write, atomically.
         title: heading of the page.
-        explanation: with the index of `buildings`, why each is not judged, see `CityPredictions`.
         rate: the share of damaged buildings for which the probabilities hold.
         courses: severity over time of some of the buildings, see `CityPredictions`.
 
@@ -119,7 +118,7 @@ def write_page(
             course=course_of.get(row.building_id),
         )
         for row, shape, why in zip(
-            shown.itertuples(index=False), outlines, explanation[shown.index], strict=True
+            shown.itertuples(index=False), outlines, shown["explanation"], strict=True
         )
     ]
     note = (

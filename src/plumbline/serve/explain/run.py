@@ -235,14 +235,12 @@ def explain(
             # The page is drawn before the tables are written, and moved into place after: all files
             # or none.
             temporary = staged.enter_context(atomic_file(plan))
-            explanation = pd.Series(judged.explanation[listed])
             write_page(
-                explained.buildings,
+                explained.buildings.assign(explanation=judged.explanation[listed]),
                 footprints,
                 explained.scatterers,
                 temporary,
                 title=request.title,
-                explanation=explanation,
                 rate=judged.rate,
                 courses=judged.courses,
             )

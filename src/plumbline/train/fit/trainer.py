@@ -113,16 +113,26 @@ class Fitted(NamedTuple, Generic[AnyFitting]):
     costs nothing."""
 
 
+class RunInputs(NamedTuple):
+    """Name and inputs of a run of training, for its checkpoints and its record."""
+
+    name: str
+    """Stage, or adapter of a stage."""
+    key: str
+    """Hash that changes whenever an input of the run does."""
+    data_sha256: str
+    """Hash of the data."""
+    seed: int
+    """Seed of the random numbers."""
+    settings: dict[str, Any]
+    """Sections of the params, written into the record."""
+
+
 def fit(
     module: Optimisation,
     train: SequenceSet,
     tune: SequenceSet,
-    *,
-    name: str,
-    key: str,
-    data_sha256: str,
-    seed: int,
-    settings: dict[str, Any],
+    inputs: RunInputs,
     start_from: Sequence[str] = (CHECKPOINT, RANDOM),
 ) -> Fitted[Optimisation]:
     """Train the diagnosis network; `train`, `tune`: data to fit, and to choose the epoch
@@ -139,48 +149,30 @@ def fit(
             tune,
             optimise,
             losses,
-            seed=seed,
+            seed=inputs.seed,
             batch_size=size,
             resumed=is_resumed,
             section=section,
         )
 
-    return run(
-        module,
-        make_data,
-        name=name,
-        key=key,
-        data_sha256=data_sha256,
-        seed=seed,
-        settings=settings,
-        start_from=start_from,
-    )
+    return run(module, make_data, inputs, start_from)
 
 
 def run(
     module: AnyFitting,
     make_data: Callable[[int | None], RunData],
-    *,
-    name: str,
-    key: str,
-    data_sha256: str,
-    seed: int,
-    settings: dict[str, Any],
+    inputs: RunInputs,
     start_from: Sequence[str] = (CHECKPOINT, RANDOM),
 ) -> Fitted[AnyFitting]:
     """Train `module`. Among several processes only the first returns; the others end here.
 
-    A checkpoint is kept after every epoch under `key`; a run with the same key that did not
-    finish is resumed.
+    A checkpoint is kept after every epoch under the key of `inputs`; a run with the same
+    key that did not finish is resumed.
 
     Args:
         module: what to optimise.
         make_data: called with the batch size of the run that is gone on with; None: of a new one.
-        name: of the stage, for the record.
-        key: changes whenever the inputs of the run do.
-        data_sha256: of the data, for the record.
-        seed: of the random numbers.
-        settings: written into the record.
+        inputs: name, hashes, seed and settings of the run.
         start_from: `train.start_from`; only whether to resume is decided here.
 
     Raises:
@@ -188,6 +180,7 @@ def run(
             or an alarm stopped the run.
     """
     started = time.monotonic()
+    name, key, data_sha256, seed, settings = inputs
     optimise, losses = module.optimise, module.losses
     torch.set_num_threads(threads(losses))
     seed_everything(seed, verbose=False)
