@@ -54,7 +54,7 @@ def main(parent: int | None = None) -> None:
             raise
         if message is not error:
             log.debug("", exc_info=error)
-        log.error("%s", message)
+        log.error("%s", message, extra={"key": message.key})
         sys.exit(message.exit_code)
 
 

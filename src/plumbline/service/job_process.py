@@ -78,7 +78,7 @@ def main(folder: Path, parent: int) -> int:
         )
     else:
         return 0
-    log.error("%s", problem.detail)
+    log.error("%s", problem.detail, extra={"key": problem.key})
     write_json(here / PROBLEM, problem.content)
     return 1
 

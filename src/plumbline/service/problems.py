@@ -122,7 +122,12 @@ def problem_of(error: BaseException) -> Problem:
             503, "The list of jobs does not answer. Try again.", BUSY_SECONDS, "jobs.locked"
         )
     name = request_id.get() or secrets.token_hex(4)
-    log.error("error %s: %s", name, type(error).__name__, exc_info=error)
+    log.error(
+        "error %s: %s",
+        *(name, type(error).__name__),
+        exc_info=error,
+        extra={"key": "service.error"},
+    )
     return Problem(500, f"Error {name}; the service's log shows more.", key="service.error")
 
 

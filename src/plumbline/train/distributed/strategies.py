@@ -212,7 +212,8 @@ def check_devices(losses: FitOptions) -> None:
     """
     n_gpus, sees_gpu = gpus(losses), torch.cuda.is_available()
     variable, usual = ("CC", ["gcc", "clang"]) if n_gpus else ("CXX", ["g++"])
-    compilers = [os.environ[variable]] if os.environ.get(variable) else usual
+    # The first word: `ccache g++` names a program and its arguments.
+    compilers = os.environ.get(variable, "").split()[:1] or usual
     checks = (
         (
             losses.accelerator == "gpu" and not sees_gpu,

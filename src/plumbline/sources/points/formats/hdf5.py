@@ -161,7 +161,8 @@ def array(
     values = group[last]
     if not isinstance(values, h5py.Dataset):
         raise InputError(f"{path}, /{name}: a group found, an array is needed.", key="hdf5.group")
-    size, stored = values.size * values.dtype.itemsize, values.id.get_storage_size()
+    # An array without values (h5py.Empty) has no size.
+    size, stored = (values.size or 0) * values.dtype.itemsize, values.id.get_storage_size()
     chunk = (
         int(np.prod(values.chunks, dtype=np.int64)) * values.dtype.itemsize if values.chunks else 0
     )
