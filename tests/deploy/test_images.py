@@ -15,11 +15,11 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from plumbline.core.errors import InputError
 from plumbline.core.files import check_place
 from tests.core.test_extras import PROJECT
 from tests.deploy.restricted import broken_rules
 from tests.locks import pinned
+from tests.refusals import refuses
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "deploy/Dockerfile.serve"
@@ -129,7 +129,7 @@ def test_the_service_is_not_started_in_the_folder_that_it_fills() -> None:
     uploads = Path("/srv/uploads")
     with mock.patch.object(Path, "cwd", return_value=Path(started)):
         check_place(uploads)
-    with mock.patch.object(Path, "cwd", return_value=uploads), pytest.raises(InputError, match="started in"):
+    with mock.patch.object(Path, "cwd", return_value=uploads), refuses("output.working_folder", "/srv/uploads"):
         check_place(uploads)
 
 

@@ -13,7 +13,15 @@ from plumbline.validate.measure import slices
 from plumbline.validate.metrics import JudgedAnswers
 from tests.validate.test_slices import buildings
 
-TEST = buildings([9] * 6 + [30] * 12, [2.0] * 18, ["c"] * 6 + ["x"] * 12, [0] * 18, [200] * 18, [0] * 18, [1] * 18)
+TEST = buildings(
+    length=[9] * 6 + [30] * 12,
+    severity=[2.0] * 18,
+    city=["c"] * 6 + ["x"] * 12,
+    difficulty=[0] * 18,
+    area_m2=[200] * 18,
+    mechanism=[0] * 18,
+    accepted=[1] * 18,
+)
 PARTS = slices(TEST, max_strain_error_permille=0.1)
 PAIR = MetricPair("severity_mae", "int8", "float32")
 
