@@ -22,13 +22,7 @@ from plumbline.simulate.city import ROWS, draw_site
 from plumbline.simulate.radar.acquisition import BANDS, range_and_azimuth
 from plumbline.simulate.radar.noise import draw_memory
 from plumbline.simulate.radar.scatterers import SimulatedScatterers, draw_scatterers, position_errors
-from plumbline.simulate.radar.series import (
-    background,
-    common_noise,
-    courses,
-    measurement_noise,
-    true_motion,
-)
+from plumbline.simulate.radar.series import background, common_noise, courses, measurement_noise, true_motion
 from plumbline.simulate.random_numbers import generators
 from plumbline.simulate.site import Site
 from plumbline.simulate.structure.failures import LocalFailures
@@ -191,12 +185,12 @@ def _see(
         rows = np.arange(start, min(start + ROWS, len(at)))
         part = points.subset(rows)
         moved = true_motion(motion, layout, part, a.los(part.east_north), course)
-        moved += background(
-            rng, np.array(site.velocity), part, los[rows], years=a.days / DAYS_A_YEAR, reference=reference
-        )
-        series[rows] = moved + measurement_noise(
+        years = a.days / DAYS_A_YEAR
+        moved += background(rng, np.array(site.velocity), part, los[rows], years=years, reference=reference)
+        noise = measurement_noise(
             rng, part, memory=memory, common=common, acquisition=a, band=band, reference=reference
         )
+        series[rows] = moved + noise
     height = layout.ground[points.building] + points.height + error[:, 2]
     east, north = (at + np.array(site.place)).T
     # Two tracks share no identifier.
