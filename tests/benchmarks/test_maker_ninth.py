@@ -16,7 +16,7 @@ from benchmarks.makers.ninth.structure import draw_structures
 from benchmarks.makers.ninth.town import draw_town
 from plumbline.sources.city.files import find_files
 from plumbline.sources.city.labels import read_labels
-from plumbline.sources.points.read import read_points
+from tests.sources.points.opening import read_points
 
 BUILDINGS, SEED = 40, 5
 

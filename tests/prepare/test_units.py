@@ -12,8 +12,8 @@ from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
+from tests.sources.points.opening import read_points
 
 PARAMS = Prepare(block_m=40, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
 COLUMNS = {

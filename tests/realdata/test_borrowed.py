@@ -14,8 +14,8 @@ from plumbline.prepare.buildings import prepare_buildings
 from plumbline.simulate.borrowed.city import borrowed_layout, write_borrowed
 from plumbline.simulate.borrowed.track import Smooth, nearest_building
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.points.read import read_points
 from plumbline.validate.measure import least_squares
+from tests.sources.points.opening import read_points
 
 pytestmark = pytest.mark.realdata
 ROOT = Path(__file__).parents[2]

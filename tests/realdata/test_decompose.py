@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from plumbline.prepare.response.decompose import solve_units, track_means
 from plumbline.prepare.series.trend import estimate_trend
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
+from tests.sources.points.opening import read_points
 
 CELL_M = 100
 ROOT = Path(__file__).parents[2]

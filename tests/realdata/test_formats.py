@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from plumbline.params import Product
 from plumbline.sources.files.opened import find_csv
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
+from tests.sources.points.opening import read_points
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 DEPSI = DATA / "amsterdam" / "depsi_tsx_2016.csv"

@@ -12,8 +12,8 @@ from plumbline.prepare.audit.figures import FAST, noise_counts, quantile, speeds
 from plumbline.prepare.audit.rules import MAX_NOISE_MM, MAX_SPEED_MM_YR, MIN_NOISE_MM
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
+from tests.sources.points.opening import read_points
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 ANGLES = Product(incidence_deg=39.0, heading_deg=192.0)

@@ -13,7 +13,7 @@ import shapely
 
 from plumbline.prepare.abstention import STATUSES
 from plumbline.serve.predictions import read_predictions
-from plumbline.sources.points.read import read_points
+from tests.sources.points.opening import read_points
 from tests.tiny import run_cli
 
 USTICA = Path(__file__).parents[3] / "shared" / "data" / "ustica"

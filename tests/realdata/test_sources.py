@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from plumbline.sources.files.csv_table import read_columns, read_header
 from plumbline.sources.files.opened import find_csv
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
+from tests.sources.points.opening import read_points
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 USTICA, AMSTERDAM, MAOXIAN = DATA / "ustica", DATA / "amsterdam", DATA / "maoxian"

@@ -19,8 +19,8 @@ from plumbline.simulate.stage import simulate
 from plumbline.sources.city.causes import causes_of_city, read_causes
 from plumbline.sources.city.window import Window
 from plumbline.sources.points.epochs import velocity_mm_per_year
-from plumbline.sources.points.read import read_points
 from tests.simulate.made import small_town
+from tests.sources.points.opening import read_points
 
 PARAMS = Simulate.model_validate(
     {

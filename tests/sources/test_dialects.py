@@ -23,8 +23,8 @@ from plumbline.params import load_ingest
 from plumbline.sources.city.files import point_files
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.crs import transformer
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track, concatenate_tracks
+from tests.sources.points.opening import read_points
 
 POINTS = 60
 CRS = "EPSG:3035"

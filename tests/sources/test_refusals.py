@@ -12,11 +12,11 @@ from plumbline.core.errors import InputError
 from plumbline.serve.inspect import look
 from plumbline.sources.checks import warn_of_datum
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses, warned, warning_keys
 from tests.sources.checks.test_consistency_heights import on_a_hill
 from tests.sources.footprints.test_cases import BASE, CRS
 from tests.sources.make import rows, squares, text, zipped
+from tests.sources.points.opening import read_points
 
 
 def test_an_answer_with_features_is_no_error_whatever_stands_before_them(tmp_path):

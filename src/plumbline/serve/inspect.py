@@ -25,7 +25,7 @@ from plumbline.reporting.page import render
 from plumbline.reporting.plans import PlanPoints, draw_histories, draw_plan
 from plumbline.serve.predictions import write_text
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
+from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_patterns
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
 from plumbline.sources.crs import GLOBE, transformer, unwrap_longitudes
 from plumbline.sources.distinct import check_distinct
@@ -285,7 +285,7 @@ def _check_together(files: Sequence[FileFindings], ingest: Ingest) -> None:
     if not tracks:
         return
     names, points = [str(path) for path in tracks], list(tracks.values())
-    warn_of_shared_names(list(tracks), ingest.products)
+    warn_of_patterns(list(tracks), ingest.products)
     check_distinct(points, names)
     warn_of_datum(points, names, ingest.products)
     warn_of_short(points)

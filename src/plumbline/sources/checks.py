@@ -13,7 +13,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline import params
-from plumbline.core.console import warn
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import (
     GLOBE,
@@ -24,7 +24,7 @@ from plumbline.sources.crs import (
     turn_of_axes,
     utm_zone,
 )
-from plumbline.sources.files.opened import product_params
+from plumbline.sources.files.opened import fits, product_params
 from plumbline.sources.points.track import Track
 
 NEAR_M = 50.0
@@ -192,9 +192,12 @@ def _describe_extent(easting: NDArray[np.float64], northing: NDArray[np.float64]
     )
 
 
-def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
-    """Warn if one line of sight is stated for several files of the same name: they may be
-    exports of two tracks."""
+def warn_of_patterns(points: Sequence[Path], products: Mapping[str, params.Product]) -> None:
+    """Warn if a pattern of `ingest.products` fits too many files, and log those that fit none.
+
+    Several files of the same name with one line of sight may be exports of two tracks. A
+    pattern that fits no file may be misspelt.
+    """
     for name in sorted({path.name for path in points}):
         alike = [path for path in points if path.name == name]
         settings = [product_params(path, products) for path in alike]
@@ -211,6 +214,9 @@ def warn_of_shared_names(points: Sequence[Path], products: Mapping[str, params.P
                 "/".join(alike[0].absolute().parts[-2:]),
                 key="products.shared_sight",
             )
+    unfit = [pattern for pattern in products if not any(fits(path, pattern) for path in points)]
+    if unfit:
+        log.info("ingest.products: none of the files given fits %s", ", ".join(map(repr, unfit)))
 
 
 CELL_M = 50.0

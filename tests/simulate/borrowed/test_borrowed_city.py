@@ -15,8 +15,8 @@ from plumbline.simulate.site import PLACES
 from plumbline.simulate.stage import simulate
 from plumbline.simulate.structure.failures import MOST_DROP_MM, draw_local_failures
 from plumbline.simulate.structure.layout import own_outlines
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
+from tests.sources.points.opening import read_points
 
 BUILDINGS, EACH = 60, 14
 DATES = np.datetime64("2019-03-01") + np.arange(120) * 12

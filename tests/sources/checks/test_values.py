@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from plumbline.sources.points.missing import step_of, warn_of_rounding
-from plumbline.sources.points.read import read_points
 from tests.refusals import warned, warning_keys
 from tests.sources.make import EAST, NORTH, rows, text
+from tests.sources.points.opening import read_points
 from tests.sources.points.write_ortho import cells as cells_of_grid
 
 PLACES = np.random.default_rng(0).uniform(0, 300, (2, 60))

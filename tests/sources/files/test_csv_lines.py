@@ -8,11 +8,10 @@ import pytest
 
 from plumbline.params import Product
 from plumbline.sources.files.streams import RATIO_FREE_BYTES
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
-from tests.sources.points.opening import open_points, product_parts
+from tests.sources.points.opening import open_points, product_parts, read_points
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import assert_track
 

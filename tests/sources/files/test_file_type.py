@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from plumbline.params import Product
-from plumbline.sources.checks import warn_of_shared_names
+from plumbline.sources.checks import warn_of_patterns
 from plumbline.sources.files.opened import fits, product_params
 from tests.refusals import warned, warning_keys
 
@@ -39,10 +39,10 @@ def test_files_of_one_name_can_be_described_apart(caplog: pytest.LogCaptureFixtu
     up, down = Product(incidence_deg=38, heading_deg=349), Product(incidence_deg=36, heading_deg=191)
     apart = {"asc/ts.csv": up, "desc/ts.csv": down}
     assert [product_params(path, apart) for path in points] == [up, down]
-    warn_of_shared_names(points, apart)
-    warn_of_shared_names([points[0], Path("asc/other.csv")], {"*.csv": up})
-    warn_of_shared_names(points, {})
+    warn_of_patterns(points, apart)
+    warn_of_patterns([points[0], Path("asc/other.csv")], {"*.csv": up})
+    warn_of_patterns(points, {})
     assert not warning_keys(caplog)
 
-    warn_of_shared_names(points, {"ts.csv": up})
+    warn_of_patterns(points, {"ts.csv": up})
     assert warned(caplog, "products.shared_sight", "asc/ts.csv, desc/ts.csv", "'asc/ts.csv'")

@@ -9,11 +9,11 @@ import pytest
 from plumbline.params import Product
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.footprints.pages import Page, read_page
-from plumbline.sources.points.read import read_points
 from tests.refusals import warned, warning_keys
 from tests.sources.footprints.drawn import CRS, geojson, moved, save
 from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import squares, zipped
+from tests.sources.points.opening import read_points
 
 HEAD, TAIL = '{"type": "FeatureCollection"', "}"
 NEXT = {"rel": "next", "href": "https://example.org/items?offset=20"}

@@ -7,9 +7,9 @@ import yaml
 from pyproj import Transformer
 
 from plumbline.params import Ingest
-from plumbline.sources.points.read import read_points
 from tests.refusals import warning_keys
 from tests.sources.footprints.test_cases import CASES
+from tests.sources.points.opening import read_points
 
 FIJI = CASES / "fiji-geojson"
 

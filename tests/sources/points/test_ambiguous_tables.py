@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from plumbline.sources.points.epochs import like_days
 from plumbline.sources.points.missing import CODES, Missing
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses, warned
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points import write_mintpy
+from tests.sources.points.opening import read_points
 from tests.sources.points.write_columns import described, rows
 
 

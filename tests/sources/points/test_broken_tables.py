@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Product
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
 from tests.sources.make import EPOCHS, rows, unless_refused
 from tests.sources.points import write_columns, write_stamps
+from tests.sources.points.opening import read_points
 from tests.sources.points.write_points import ANGLES, DAYS
 
 STRANGE = st.sampled_from(

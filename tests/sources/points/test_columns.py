@@ -6,10 +6,9 @@ import yaml
 from pyproj import Transformer
 
 from plumbline.params import parse_params
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses, warned
 from tests.sources.make import text
-from tests.sources.points.opening import product_parts
+from tests.sources.points.opening import product_parts, read_points
 from tests.sources.points.write_columns import ABOUT, COLUMNS, IDS, described, rows
 from tests.sources.points.write_points import assert_track, expected
 

@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.sources.points.epochs import average_same_days, check_pattern, find_days, same_day_notes
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
 from tests.sources.make import text
-from tests.sources.points.opening import open_points
+from tests.sources.points.opening import open_points, read_points
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_points import DAYS
 

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 
 from plumbline.params import Product
 from plumbline.sources.points.line_of_sight import check_pass, pass_in, pass_of
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import los_from_heading
 from tests.refusals import refuses
 from tests.sources.make import text
 from tests.sources.points import write_columns
 from tests.sources.points.formats.write_layouts import rows as rows_of_layout
+from tests.sources.points.opening import read_points
 
 SENTINEL_1 = {"ascending": 348.0, "descending": 192.0}
 

@@ -4,12 +4,12 @@ import pytest
 from plumbline.core.errors import InputError
 from plumbline.core.on_disk import folder_of
 from plumbline.params import Product
-from plumbline.sources.points.read import is_product, read_points
+from plumbline.sources.points.read import is_product
 from tests.refusals import refuses
 from tests.sources.make import EPOCHS, L3, egms, rows, text
 from tests.sources.points import write_columns, write_mintpy, write_ortho, write_stamps
 from tests.sources.points.formats.write_layouts import rows as rows_of_layout
-from tests.sources.points.opening import open_points
+from tests.sources.points.opening import open_points, read_points
 from tests.sources.points.write_points import ANGLES
 
 

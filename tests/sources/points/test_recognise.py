@@ -46,7 +46,6 @@ def test_ingest_recognises_each_product_once_however_many_parts_it_has(city, tmp
         return recognise(path, *args)
 
     monkeypatch.setattr(tables, "recognise", counting)
-    monkeypatch.setattr(read, "recognise", counting)
     monkeypatch.setattr(read, "PART_BYTES", 2_000)
     ingest([city], Ingest(), tmp_path / "out", workers=workers)
     assert asked == {"a.csv": 1, "b.zip": 1, "c.parquet": 1}

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from plumbline.params import Product
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
 from tests.sources.make import text
+from tests.sources.points.opening import read_points
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 from tests.sources.points.write_stamps import HEADER, IDS, rows
 

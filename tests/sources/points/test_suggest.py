@@ -10,10 +10,10 @@ from plumbline.core.errors import InputError
 from plumbline.params import Ingest, parse_params
 from plumbline.sources.points.epochs import check_pattern, find_days
 from plumbline.sources.points.formats.columns import suggest_description
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
 from tests.sources.make import text
 from tests.sources.points.formats.write_layouts import rows as rows_of_layout
+from tests.sources.points.opening import read_points
 from tests.sources.points.write_columns import described, rows
 from tests.sources.points.write_ortho import cells as ortho_cells
 from tests.sources.points.write_points import assert_track

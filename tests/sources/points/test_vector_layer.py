@@ -11,12 +11,11 @@ import shapely
 import yaml
 
 from plumbline.params import Product
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
 from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
-from tests.sources.points.opening import product_parts
+from tests.sources.points.opening import product_parts, read_points
 from tests.sources.points.write_columns import COLUMNS, described, rows
 from tests.sources.points.write_points import assert_track
 

@@ -3,7 +3,7 @@ commands on files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Flag, auto
 from pathlib import Path
@@ -15,16 +15,17 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.alignment import warn_of_offset
-from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_shared_names
+from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_patterns
 from plumbline.sources.city.parts import drop_poor
 from plumbline.sources.city.window import ALL_TIME, Window
 from plumbline.sources.crs import check_asked
 from plumbline.sources.distinct import check_distinct
-from plumbline.sources.files.opened import AnyFile, as_file, fits
+from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import TREND_EPOCHS, observed
-from plumbline.sources.points.read import read_points
+from plumbline.sources.points.read import open_product, read_source
+from plumbline.sources.points.recognise import recognise
 from plumbline.sources.points.source import MIN_EPOCHS
 from plumbline.sources.points.track import Track
 
@@ -85,7 +86,7 @@ def read_city_files(
 
     Args:
         points: see `read_tracks`. buildings: footprints. reading: settings. say: checks to run.
-        folder: see `all_points`.
+        folder: see `read_source`.
 
     Raises:
         InputError: a file is refused, or points and footprints are not of one place.
@@ -100,19 +101,21 @@ def read_city_files(
         folder=folder,
     )
     names = ", ".join(map(str, points))
-    if Say.SERIES in say and all(len(track) and _is_empty(track) for track in tracks):
+    if Say.SERIES in say and not any(
+        np.isfinite(piece).any() for track in tracks for piece in track.series()
+    ):
         raise InputError(
             f"{names}: no displacement in any point. Export the series with their values.",
             key="points.no_values",
         )
-    area = _area(tracks)
+    positions = [np.column_stack([track.easting, track.northing]) for track in tracks]
     footprints = read_buildings(
         buildings,
         tracks[0].crs,
         id_column=reading.id_column,
         layer=reading.layer,
         stated=ingest.footprints,
-        area=area,
+        area=Area.around(np.concatenate(positions), tracks[0].crs),
     )
     check_overlap(tracks, footprints, names, str(buildings), asked_crs=ingest.crs)
     if Say.OFFSET in say:
@@ -121,11 +124,6 @@ def read_city_files(
         warn_of_short(tracks)
         say_one_side(tracks)
     return CityInMemory(tracks, footprints)
-
-
-def _area(tracks: Sequence[Track]) -> Area | None:
-    positions = [np.column_stack([track.easting, track.northing]) for track in tracks]
-    return Area.around(np.concatenate(positions), tracks[0].crs)
 
 
 def read_tracks(
@@ -145,7 +143,7 @@ def read_tracks(
         format_: reads all of them as this format; otherwise the content decides.
         window: only the epochs in it are kept.
         least_epochs: that each file must have in a window.
-        folder: see `all_points`.
+        folder: see `read_source`.
 
     Raises:
         InputError: none is given, one is given twice (under another name too), has too few
@@ -162,23 +160,15 @@ def read_tracks(
                 f"{path}: given twice. Each file counts once.", key="points.given_twice"
             )
     check_asked(ingest.crs)
-    warn_of_shared_names(points, ingest.products)
-    _log_unfit_patterns(ingest.products, points)
+    warn_of_patterns(points, ingest.products)
     tracks: list[Track] = []
-    for path, file in zip(points, opened, strict=True):
-        track = read_points(
-            file, ingest.products, format_, tracks[0].crs if tracks else ingest.crs, folder
-        )
+    for file in opened:
+        product = recognise(file, ingest.products, format_)
+        source = open_product(product, tracks[0].crs if tracks else ingest.crs)
+        track = read_source(product, source, folder)
         file.close()
-        usable = _drop_empty_epochs(path, _drop_poor_points(path, track, ingest))
-        if _is_empty(usable):
-            warn(
-                "%s: no displacement in any of its %d points: every cell is empty.",
-                path,
-                len(usable),
-                key="points.no_values",
-            )
-        tracks.append(window.cut(str(path), usable, least_epochs))
+        usable = _drop_unusable(file.path, track, ingest)
+        tracks.append(window.cut(str(file), usable, least_epochs))
     for path, track in zip(points, tracks, strict=True):
         if track.crs != tracks[0].crs:
             raise InputError(
@@ -204,23 +194,8 @@ def _add_folder_names(points: Sequence[Path], tracks: list[Track]) -> list[Track
     ]
 
 
-def _log_unfit_patterns(patterns: Iterable[str], points: Sequence[Path]) -> None:
-    """Log patterns that fit none of the files, since they may be misspelt."""
-    unfit = [pattern for pattern in patterns if not any(fits(path, pattern) for path in points)]
-    if unfit:
-        log.info("ingest.products: none of the files given fits %s", ", ".join(map(repr, unfit)))
-
-
-def _drop_empty_epochs(path: Path, track: Track) -> Track:
-    values_T = sum(
-        (np.isfinite(piece).sum(axis=0) for piece in track.series()),
-        np.zeros(len(track.epochs), np.intp),
-    )
-    is_observed = observed(str(path), track.epochs, values_T)
-    return track if is_observed.all() else track.at_epochs(is_observed)
-
-
-def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:
+def _drop_unusable(path: Path, track: Track, ingest: Ingest) -> Track:
+    """Drop poor points, then the epochs without a value; warn if there is no value at all."""
     usable = drop_poor(track, ingest)
     left_out = len(track) - len(usable)
     if not len(usable):
@@ -237,11 +212,19 @@ def _drop_poor_points(path: Path, track: Track, ingest: Ingest) -> Track:
             left_out,
             len(track),
         )
-    return usable
-
-
-def _is_empty(track: Track) -> bool:
-    return not any(np.isfinite(piece).any() for piece in track.series())
+    values_T = sum(
+        (np.isfinite(piece).sum(axis=0) for piece in usable.series()),
+        np.zeros(len(usable.epochs), np.intp),
+    )
+    if not values_T.any():
+        warn(
+            "%s: no displacement in any of its %d points: every cell is empty.",
+            path,
+            len(usable),
+            key="points.no_values",
+        )
+    is_observed = observed(str(path), usable.epochs, values_T)
+    return usable if is_observed.all() else usable.at_epochs(is_observed)
 
 
 def say_one_side(tracks: Sequence[Track]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,15 +12,25 @@ import numpy as np
 from plumbline import params
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
+from plumbline.core.on_disk import Stack
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.formats.egms_parquet import is_parquet, is_point_table
 from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, open_mintpy
 from plumbline.sources.points.line_of_sight import check_east_or_west, check_one_side, check_pass
 from plumbline.sources.points.missing import sizes_of, warn_of_unit
-from plumbline.sources.points.recognise import FORMATS, recognise
-from plumbline.sources.points.source import PointSource, ProductFile, add_notes, all_points
+from plumbline.sources.points.recognise import FORMATS
+from plumbline.sources.points.source import PointSource, ProductFile, add_notes
 from plumbline.sources.points.table import open_table
-from plumbline.sources.points.track import NO_HEIGHT, NO_SIGHT, Track, identity, numbered, repeats
+from plumbline.sources.points.track import (
+    NO_HEIGHT,
+    NO_SIGHT,
+    Track,
+    concatenate_tracks,
+    drop_repeated,
+    identity,
+    numbered,
+    repeats,
+)
 
 PART_BYTES = 2**28
 """Size of the parts of a csv, which are read independently."""
@@ -63,11 +73,15 @@ def open_product(
 
     def blocks() -> Iterator[Track]:
         side = None
-        for number, block in enumerate(source.blocks()):
+
+        def check_block(number: int, block: Track) -> Track:
+            nonlocal side
             side = check_one_side(block.los, side, file.path)
             if not number:
                 check_east_or_west(block.los, file.path, about)
-            yield _correct_positions(block, about)
+            return _correct_positions(block, about)
+
+        return map(check_block, itertools.count(), source.blocks())
 
     notes = list(source.notes)
     if about.moved_m is not None:
@@ -105,34 +119,30 @@ def _open_by_kind(file: ProductFile, crs: str | None, part: tuple[int, int | Non
     return add_notes(source, product, notes)
 
 
-def read_points(
-    file: AnyFile,
-    products: Mapping[str, params.Product] = {},
-    format: str | None = None,
-    crs: str | None = None,
-    folder: Path | None = None,
-) -> Track:
-    """Recognise a file and read all of its points: arguments as of `recognise`,
-    `open_product` and `all_points`.
-
-    Raises:
-        InputError: as they do, or for a row.
-    """
-    product = recognise(file, products, format)
-    return read_source(product, open_product(product, crs), folder)
-
-
 def read_source(file: ProductFile, source: PointSource, folder: Path | None = None) -> Track:
-    """Read all points of a product that `open_product` has opened, and log notes and
-    warnings about them.
+    """Read all points of a product, and log what is doubtful about them.
 
-    `folder`: see `all_points`.
+    Of points with the same identifier and place, the first is kept.
+
+    Args:
+        file: the product.
+        source: the product as `open_product` returns it.
+        folder: to keep the series in, without a name; None: they are in memory.
 
     Raises:
-        InputError: for a row, or where no point is left.
+        InputError: for a row, or where no point is left; or the disk refused.
     """
     path, about = file.path, file.about
-    track = all_points(source, folder)
+    blocks, series = [], Stack(folder)
+    for block in source.blocks():
+        series.add(block.displacement)
+        blocks.append(replace(block, displacement=np.zeros((len(block), 0), np.float32)))
+    if not blocks:
+        raise InputError(
+            f"{source.name}: it holds no points. Download it again, or leave it out.",
+            key="points.none",
+        )
+    track = drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
     log.info(
         "%s: %d points, %d epochs, %s to %s",
         path,

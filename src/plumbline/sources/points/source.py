@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from plumbline import params
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.on_disk import Stack
 from plumbline.sources.crs import PLANE, Range
 from plumbline.sources.files.opened import OpenedFile
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import MIN_EPOCHS as MIN_EPOCHS
-from plumbline.sources.points.track import Track, concatenate_tracks, drop_repeated
+from plumbline.sources.points.track import Track
 
 
 @dataclass(frozen=True)
@@ -93,28 +92,6 @@ def add_notes(source: PointSource, about: object, notes: Iterable[str]) -> Point
     for note in sentences:
         log.info("%s: %s.", about, note)
     return replace(source, notes=(*source.notes, *sentences))
-
-
-def all_points(source: PointSource, folder: Path | None = None) -> Track:
-    """Join all blocks of a product; of points with the same identifier and place, keep the first.
-
-    Args:
-        source: the product. folder: to keep the series in, without a name; None: they are
-            in memory.
-
-    Raises:
-        InputError: there is no point, or a block is refused by its reader; or the disk refused.
-    """
-    blocks, series = [], Stack(folder)
-    for block in source.blocks():
-        series.add(block.displacement)
-        blocks.append(replace(block, displacement=np.zeros((len(block), 0), np.float32)))
-    if not blocks:
-        raise InputError(
-            f"{source.name}: it holds no points. Download it again, or leave it out.",
-            key="points.none",
-        )
-    return drop_repeated(replace(concatenate_tracks(blocks), displacement=series.array()))
 
 
 def describe_outside(value: float, bounds: Range) -> tuple[str, str]:

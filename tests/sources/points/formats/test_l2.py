@@ -3,10 +3,10 @@ import pandas as pd
 import pytest
 
 from plumbline.params import Product
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.track import Track
 from tests.refusals import refuses, warned, warning_keys
 from tests.sources.make import EAST, EPOCHS, NEWER, NORTH, OLDER_L2A, rows, text
+from tests.sources.points.opening import read_points
 
 OLDER_L2B = [name for name in OLDER_L2A if name != "cluster_label"]
 

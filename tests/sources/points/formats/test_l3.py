@@ -3,10 +3,9 @@ import pytest
 
 from plumbline.params import Product
 from plumbline.sources.points.formats.egms import CELLS
-from plumbline.sources.points.read import read_points
 from tests.refusals import refuses
 from tests.sources.make import EPOCHS, L3, text, zipped
-from tests.sources.points.opening import open_points
+from tests.sources.points.opening import open_points, read_points
 from tests.sources.points.write_ortho import OLDER, cells
 
 

@@ -13,13 +13,12 @@ from pyproj import Transformer
 from plumbline.params import FORMATS as NAMES
 from plumbline.params import Product, load_ingest
 from plumbline.sources.points.formats.layouts import LAYOUTS, find_column, is_layout
-from plumbline.sources.points.read import read_points
 from plumbline.sources.points.recognise import FORMATS, recognise
 from tests.refusals import refuses, warned
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points.formats.write_layouts import FIXED, HEIGHTS, IDS, rows
-from tests.sources.points.opening import product_parts
+from tests.sources.points.opening import product_parts, read_points
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 
 MM = {"units": {"displacement": "mm"}}

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 
 from plumbline.params import Product
-from plumbline.sources.points.read import is_product, read_points
+from plumbline.sources.points.read import is_product
 from plumbline.sources.points.recognise import recognise
 from tests.refusals import refuses
-from tests.sources.points.opening import open_points
+from tests.sources.points.opening import open_points, read_points
 from tests.sources.points.write_mintpy import NORTH, SHAPE, STEP, WEST, Stack, metres
 from tests.sources.points.write_points import ANGLES, DAYS, line_of_sight
 

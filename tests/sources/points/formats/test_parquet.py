@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.params import Product
-from plumbline.sources.points.read import is_product, read_points
+from plumbline.sources.points.read import is_product
 from plumbline.sources.points.track import Track
 from tests.refusals import refuses
 from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
-from tests.sources.points.opening import product_parts
+from tests.sources.points.opening import product_parts, read_points
 from tests.sources.points.write_columns import described
 from tests.sources.points.write_ortho import OLDER, cells
 

@@ -13,11 +13,11 @@ from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.points.formats.hdf5 import PROBE
 from plumbline.sources.points.formats.mintpy_geometry import VECTOR, Geometry
-from plumbline.sources.points.read import is_product, read_points
+from plumbline.sources.points.read import is_product
 from plumbline.sources.points.source import OUT_OF_ORDER
 from tests.refusals import refuses, warned
 from tests.sources.make import unless_refused
-from tests.sources.points.opening import open_points, product_parts
+from tests.sources.points.opening import open_points, product_parts, read_points
 from tests.sources.points.write_mintpy import COMMON, GEOCODED, NORTH, SHAPE, STEP, WEST, Stack, metres
 from tests.sources.points.write_points import ANGLES, DAYS, UTM, assert_track, line_of_sight
 
