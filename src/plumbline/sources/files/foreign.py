@@ -8,8 +8,15 @@ from pathlib import Path, PurePosixPath
 
 from plumbline.core.errors import InputError
 
+ZIP_START = b"PK\x03\x04"
+ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
+"""First bytes of a zip, also of an empty one and of one in volumes. `PK` alone may begin a column's
+name: PK_UID."""
+GZIP_START = b"\x1f\x8b"
 TAR, TAR_SIGN = "tar archive", slice(257, 262)
 UNPACK = "Unpack it, and give the files in it"
+TEXT_STARTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
+"""First bytes of texts that may be a server's answer or a document."""
 
 
 def is_tar(start: bytes) -> bool:
@@ -140,6 +147,42 @@ NO_DATA = {
 def what_else(start: str) -> str | None:
     """Return what a file without data is by its beginning, and what to do; None for another."""
     return next((advice for sign, advice in NO_DATA.items() if sign.search(start)), None)
+
+
+def check_zip(path: Path, start: bytes) -> None:
+    """Refuse a file that is named .zip and begins otherwise: a server's answer often.
+
+    Raises:
+        InputError: it is none; the message has what it is instead, if that is recognised.
+    """
+    if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
+        advice = what_else(start.decode("utf-8", "replace"))
+        raise InputError(
+            f"{path}: named .zip, but its content is not a "
+            f"zip{f': {advice}' if advice else '. Download it again.'}",
+            key="archive.not_a_zip",
+        )
+
+
+def check_foreign(path: Path, start: bytes, formats: str) -> None:
+    """Refuse a file that by its first bytes is no table of points.
+
+    Args:
+        path: the file. start: its first bytes. formats: sentence on those that are read.
+
+    Raises:
+        InputError: it is a server's answer, a document, a raster or an archive.
+    """
+    check_zip(path, start)
+    if start.lstrip().startswith(TEXT_STARTS) and (
+        advice := what_else(start.decode("utf-8-sig", "replace"))
+    ):
+        raise InputError(f"{path}: {advice}", key="file.foreign")
+    if (foreign := describe_foreign(start)) is not None:
+        raise InputError(
+            f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {formats}.",
+            key="file.foreign",
+        )
 
 
 UNFINISHED = (".crdownload", ".part", ".partial", ".download", ".opdownload", ".aria2")

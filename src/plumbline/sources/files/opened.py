@@ -13,13 +13,15 @@ from typing import Any, TypeVar
 from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.foreign import (
+    GZIP_START,
     TAR,
     TAR_SIGN,
     UNPACK,
+    ZIP_STARTS,
     check_finished,
+    check_zip,
     describe_archive,
     is_tar,
-    what_else,
 )
 from plumbline.sources.files.streams import (
     FAULTS,
@@ -30,11 +32,6 @@ from plumbline.sources.files.streams import (
     CsvFile,
 )
 
-ZIP_START = b"PK\x03\x04"
-ZIP_STARTS = (ZIP_START, b"PK\x05\x06", b"PK\x07\x08")
-"""First bytes of a zip, also of an empty one and of one in volumes. `PK` alone may begin a column's
-name: PK_UID."""
-GZIP_START = b"\x1f\x8b"
 HEAD_BYTES = 2**17
 """Number of bytes read to recognise a file: the header and the first rows of a table with thousands
 of epochs."""
@@ -156,21 +153,6 @@ def find_csv(file: AnyFile) -> CsvFile:
         return packed
     check_zip(path, start)
     return CsvFile(path)
-
-
-def check_zip(path: Path, start: bytes) -> None:
-    """Refuse a file that is named .zip and begins otherwise: a server's answer often.
-
-    Raises:
-        InputError: it is none; the message has what it is instead, if that is recognised.
-    """
-    if path.suffix.lower() == ".zip" and not start.startswith((*ZIP_STARTS, GZIP_START)):
-        advice = what_else(start.decode("utf-8", "replace"))
-        raise InputError(
-            f"{path}: named .zip, but its content is not a "
-            f"zip{f': {advice}' if advice else '. Download it again.'}",
-            key="archive.not_a_zip",
-        )
 
 
 def zip_members(file: AnyFile) -> list[str]:

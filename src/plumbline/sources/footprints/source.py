@@ -18,21 +18,17 @@ from plumbline.core.geopackage import START as SQLITE_START
 from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete
 from plumbline.sources.files.foreign import (
+    GZIP_START,
     OF_TILES,
     UNPACK,
+    ZIP_START,
     check_finished,
+    check_zip,
     describe_archive,
     kind_of,
     what_else,
 )
-from plumbline.sources.files.opened import (
-    GZIP_START,
-    ZIP_START,
-    check_zip,
-    gdal_name,
-    vector_members,
-    zip_members,
-)
+from plumbline.sources.files.opened import gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
 from plumbline.sources.footprints.selection import NAMED, are_parts, choose_member
 from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language

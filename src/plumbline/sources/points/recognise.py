@@ -12,8 +12,8 @@ from plumbline import params
 from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import dialect, stated_missing
 from plumbline.sources.files.csv_table import checked_names, read_header
-from plumbline.sources.files.foreign import UNPACK, describe_foreign, what_else
-from plumbline.sources.files.opened import AnyFile, as_file, check_zip, find_csv, product_params
+from plumbline.sources.files.foreign import check_foreign
+from plumbline.sources.files.opened import AnyFile, as_file, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import (
     described_layout,
@@ -35,8 +35,6 @@ from plumbline.sources.points.formats.mintpy import describe_hdf5, hdf5_format
 from plumbline.sources.points.formats.vector_layer import PointLayer, find_point_layer
 from plumbline.sources.points.source import ProductFile, TableLayout
 
-TEXT_STARTS = (b"<", b"[", b"{", b"http", b"AC10", b"version ")
-"""First bytes of texts that may be a server's answer or a document."""
 ANGLE_KEYS = frozenset({"incidence_deg", "heading_deg", "look"})
 CSV_KEYS = frozenset({"separator", "decimal"})
 """Keys of `ingest.products` for how a csv of any format is written."""
@@ -139,6 +137,9 @@ def recognise(
         raise InputError(
             f"{path}: format {wanted!r} is not known. {KNOWN}.", key="products.unknown_format"
         )
+    kind: Literal["hdf5", "parquet", "layer", "csv"]
+    table: CsvFile | None = None
+    header: list[str] = []
     if opened.is_hdf5:
         if wanted not in (None, *HDF5_FORMATS):
             raise InputError(
@@ -146,20 +147,19 @@ def recognise(
                 f"{', '.join(HDF5_FORMATS)}.",
                 key="products.other_format",
             )
-        actual = hdf5_format(opened)
-        if actual is None:
+        kind, name = "hdf5", hdf5_format(opened)
+        if name is None:
             nothing = (
                 "an HDF5 file without /timeseries of MintPy, and without /cum and "
                 f"/imdates of LiCSBAS. {KNOWN}."
             )
             raise InputError(f"{path}: {describe_hdf5(opened) or nothing}", key="hdf5.no_series")
-        if wanted not in (None, actual):
+        if wanted not in (None, name):
             raise InputError(
-                f"{path}: not of format {wanted}. It looks like format {actual}.",
+                f"{path}: not of format {wanted}. It looks like format {name}.",
                 key="products.other_format",
             )
-        return _check_settings(ProductFile(opened, about, "hdf5", actual, None, ()))
-    if is_parquet(opened.start):
+    elif is_parquet(opened.start):
         names = read_names(opened)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
             raise InputError(
@@ -173,46 +173,36 @@ def recognise(
                 f"{path}: a Parquet file, which format {wanted} is not. Leave the format out.",
                 key="products.other_format",
             )
-        table = ParquetTable(path)
+        kind, table = "parquet", ParquetTable(path)
         name = _recognise_header(table, names, wanted or ("egms-l3" if is_ortho(names) else "egms"))
-        return _check_settings(
-            ProductFile(opened, about, "parquet", name, table, tuple(checked_names(table, names)))
+        header = checked_names(table, names)
+    else:
+        check_foreign(path, opened.start, KNOWN)
+        table, line = find_point_layer(opened) or find_csv(opened), None
+        if isinstance(table, PointLayer):
+            kind, table = "layer", replace(table, missing=stated_missing(about))
+        else:
+            kind = "csv"
+            table, line = dialect(table, about)
+        if wanted in HDF5_FORMATS:
+            raise InputError(
+                f"{table}: not an HDF5 file, as format {wanted} needs.",
+                key="products.other_format",
+            )
+        if wanted == "columns":  # faults of the description come before those of the header
+            _check_settings(ProductFile(opened, about, kind, wanted, table, ()))
+            described_units(table, about)
+            name = "columns"
+        header = (
+            checked_names(table, table.names)
+            if isinstance(table, PointLayer)
+            else read_header(table, line)
         )
-    check_zip(path, opened.start)
-    if opened.start.lstrip().startswith(TEXT_STARTS) and (
-        advice := what_else(opened.start.decode("utf-8-sig", "replace"))
-    ):
-        raise InputError(f"{path}: {advice}", key="file.foreign")
-    if (foreign := describe_foreign(opened.start)) is not None:
-        raise InputError(
-            f"{path}: {foreign}." if foreign.endswith(UNPACK) else f"{path}: {foreign}. {KNOWN}.",
-            key="file.foreign",
-        )
-    product: CsvFile | None = find_point_layer(opened)
-    line = None
-    if product is not None:
-        product = replace(product, missing=stated_missing(about))
-    if product is None:
-        product, line = dialect(find_csv(opened), about)
-    if wanted in HDF5_FORMATS:
-        raise InputError(
-            f"{product}: not an HDF5 file, as format {wanted} needs.", key="products.other_format"
-        )
-    kind: Literal["layer", "csv"] = "layer" if isinstance(product, PointLayer) else "csv"
-    if wanted == "columns":
-        product_file = _check_settings(ProductFile(opened, about, kind, wanted, product, ()))
-        described_units(product, about)
-        return replace(product_file, header=tuple(_read_names(product, line)))
-    header = whole_names(_read_names(product, line))
-    unfit = [] if about.model_fields_set else list(products)
-    name = _recognise_header(product, header, wanted, unfit)
-    return _check_settings(ProductFile(opened, about, kind, name, product, tuple(header)))
-
-
-def _read_names(product: CsvFile, line: bytes | None) -> list[str]:
-    if isinstance(product, PointLayer):
-        return checked_names(product, product.names)
-    return read_header(product, line)
+        if wanted != "columns":
+            header = whole_names(header)
+            unfit = [] if about.model_fields_set else list(products)
+            name = _recognise_header(table, header, wanted, unfit)
+    return _check_settings(ProductFile(opened, about, kind, name, table, tuple(header)))
 
 
 def _recognise_header(

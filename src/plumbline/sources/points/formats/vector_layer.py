@@ -23,9 +23,8 @@ from plumbline.core.geopackage import SUFFIX as GEOPACKAGE
 from plumbline.core.geopackage import check_complete, fault_of_locks
 from plumbline.sources.crs import GLOBE, is_elsewhere, is_local
 from plumbline.sources.files.csv_table import MISSING, refuse_cell
-from plumbline.sources.files.foreign import what_else
+from plumbline.sources.files.foreign import ZIP_START, what_else
 from plumbline.sources.files.opened import (
-    ZIP_START,
     OpenedFile,
     for_command,
     gdal_name,
