@@ -75,7 +75,7 @@ def test_heights_of_0_in_one_product_are_told_as_missing_and_not_as_another_zero
     hill, other = on_a_hill(60, 1), on_a_hill(60, 2)
     flat = replace(other, height=np.zeros(len(other)))
     for pair in ([hill, flat], [flat, hill]):
-        warn_of_datum(pair, ["a.csv", "b.csv"])
+        warn_of_datum(pair, ["a.csv", "b.csv"], [None, None])
         assert warning_keys(caplog) == ["heights.one_flat"]
         caplog.clear()
     (tmp_path / "a.csv").write_text(text([row | {"height_ortho": "0", "temporal_coherence": "1"} for row in rows(12)]))

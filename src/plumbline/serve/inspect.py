@@ -29,7 +29,7 @@ from plumbline.sources.checks import check_overlap, warn_of_datum, warn_of_patte
 from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side, warn_of_short
 from plumbline.sources.crs import GLOBE, transformer, unwrap_longitudes
 from plumbline.sources.distinct import check_distinct
-from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file
+from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file, product_params
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.line_of_sight import pass_of
@@ -287,7 +287,8 @@ def _check_together(files: Sequence[FileFindings], ingest: Ingest) -> None:
     names, points = [str(path) for path in tracks], list(tracks.values())
     warn_of_patterns(list(tracks), ingest.products)
     check_distinct(points, names)
-    warn_of_datum(points, names, ingest.products)
+    raised_m = [product_params(path, ingest.products).raised_m for path in tracks]
+    warn_of_datum(points, names, raised_m)
     warn_of_short(points)
     say_one_side(points)
     for file in files:

@@ -242,7 +242,7 @@ def height_difference_m(track: Track, reference: Track) -> float | None:
 
 
 def warn_of_datum(
-    tracks: Sequence[Track], names: Sequence[str], products: Mapping[str, params.Product] = {}
+    tracks: Sequence[Track], names: Sequence[str], raised_m: Sequence[float | None]
 ) -> None:
     """Warn of tracks with another zero of heights than the first track.
 
@@ -251,10 +251,9 @@ def warn_of_datum(
 
     Args:
         tracks: as read. names: of their files.
-        products: what is stated of them already (`ingest.products`), which has raised their
-            heights.
+        raised_m: by how much `ingest.products` has raised the heights of each already, m.
     """
-    for track, name in zip(tracks[1:], names[1:], strict=True):
+    for track, name, stated_m in zip(tracks[1:], names[1:], raised_m[1:], strict=True):
         flat_heights_m = [
             float(t.height[0]) for t in (track, tracks[0]) if len(t) and np.ptp(t.height) == 0
         ]
@@ -275,7 +274,6 @@ def warn_of_datum(
             )
             continue
         if difference_m is not None and abs(difference_m) >= MIN_RAISED_M:
-            stated_m = product_params(Path(name), products).raised_m
             instead = "" if stated_m is None else f", and not {stated_m:g},"
             warn(
                 "%s: its heights are %.1f m %s than those of %s where both have points. Does one "

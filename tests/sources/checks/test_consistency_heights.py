@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plumbline.params import Product
 from plumbline.sources.checks import CELL_M, FEWEST_CELLS, height_difference_m, warn_of_datum
 from plumbline.sources.points.track import Track
 from tests.refusals import warned, warning_keys
@@ -48,10 +47,10 @@ def test_who_counts_from_elsewhere_is_told_with_the_line_that_mends_it(caplog):
     difference = height_difference_m(high, one)
     mended = replace(high, height=high.height - difference)
     for tracks in ([one, other, third], [one, mended, third]):
-        warn_of_datum(tracks, names)
+        warn_of_datum(tracks, names, [None] * 3)
         assert not warning_keys(caplog)
-    warn_of_datum([one, high, third], names)
+    warn_of_datum([one, high, third], names, [None] * 3)
     places = "b.csv", f"{difference:.1f} m larger", "a.csv", f"raised_m: {-difference:.1f} for"
     assert caplog.messages == warned(caplog, "heights.other_datum", *places)
-    warn_of_datum([one, high], names[:2], {"b*": Product(raised_m=50.0), "*": Product(raised_m=3.0)})
+    warn_of_datum([one, high], names[:2], [3.0, 50.0])
     assert warned(caplog, "heights.other_datum", f"raised_m: {50 - difference:.1f}, and not 50,")

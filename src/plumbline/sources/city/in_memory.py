@@ -162,11 +162,13 @@ def read_tracks(
     check_asked(ingest.crs)
     warn_of_patterns(points, ingest.products)
     tracks: list[Track] = []
+    raised_m = []
     for file in opened:
         product = recognise(file, ingest.products, format_)
         source = open_product(product, tracks[0].crs if tracks else ingest.crs)
         track = read_source(product, source, folder)
         file.close()
+        raised_m.append(product.about.raised_m)
         usable = _drop_unusable(file.path, track, ingest)
         tracks.append(window.cut(str(file), usable, least_epochs))
     for path, track in zip(points, tracks, strict=True):
@@ -179,7 +181,7 @@ def read_tracks(
     tracks = _add_folder_names(points, tracks)
     names = [str(path) for path in points]
     check_distinct(tracks, names)
-    warn_of_datum(tracks, names, ingest.products)
+    warn_of_datum(tracks, names, raised_m)
     return tracks
 
 

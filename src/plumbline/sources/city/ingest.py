@@ -45,7 +45,8 @@ from plumbline.sources.city.tiles import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.points.epochs import observed
 from plumbline.sources.points.missing import Sizes, warn_of_unit
-from plumbline.sources.points.read import NUMBERED_ANEW, can_state_units
+from plumbline.sources.points.read import NUMBERED_ANEW
+from plumbline.sources.points.recognise import FORMATS
 from plumbline.sources.points.track import Track, concatenate_tracks, repeats
 
 CITY = "city.json"
@@ -77,7 +78,7 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
             key="products.repeated_name",
         )
     check_distinct(samples, names)
-    warn_of_datum(samples, names, params.products)
+    warn_of_datum(samples, names, [file.about.raised_m for file in planned.products])
     simulated = is_simulated(city.folder)
     # Simulated labels name quadrants by the grid, wherever it is.
     check_overlap(
@@ -95,7 +96,7 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
     for file, sample in zip(planned.products, samples, strict=True):
         path = file.path
         sizes = reduce(Sizes.plus, (Sizes(*report["sizes"]) for report in reports[path]))
-        warn_of_unit(path, sizes, can_state_units(file))
+        warn_of_unit(path, sizes, FORMATS[file.format].can_state_units)
         tracks.append(_describe_track(path, sample, reports[path]))
         for part, report in zip(parts[path], reports[path], strict=True):
             for kind in (POINTS, HALO):

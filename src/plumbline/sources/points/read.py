@@ -114,7 +114,7 @@ def _open_by_kind(file: ProductFile, crs: str | None, part: tuple[int, int | Non
     product = replace(file.csv, start=part[0], end=part[1])
     layout, notes = layout_of(product, header, about)
     source = open_table(product, header, layout, about.track or product.path.stem, crs)
-    if not can_state_units(file):
+    if not FORMATS[file.format].can_state_units:
         source = replace(source, meaning=f"{source.meaning}, as the format defines")
     return add_notes(source, product, notes)
 
@@ -195,14 +195,9 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
             track.height[0],
             key="heights.flat",
         )
-    warn_of_unit(path, sizes_of(track.displacement, SAMPLED_POINTS), can_state_units(file))
+    sizes = sizes_of(track.displacement, SAMPLED_POINTS)
+    warn_of_unit(path, sizes, FORMATS[file.format].can_state_units)
     return track
-
-
-def can_state_units(file: ProductFile) -> bool:
-    """Return whether `units` may be stated for a product in `ingest.products`: not if its
-    format fixes them."""
-    return "units" in FORMATS[file.format].uses
 
 
 def parts_of(file: ProductFile) -> list[tuple[int, int | None]]:

@@ -57,6 +57,11 @@ class Format:
     """True if a point's name is in the file; else it is its row, and the file cannot be read in
     parts."""
 
+    @property
+    def can_state_units(self) -> bool:
+        """True if `units` may be stated in `ingest.products`: the format does not fix them."""
+        return "units" in self.uses
+
 
 def _format_of(layout: Layout) -> Format:
     angles = frozenset() if layout.has_view else ANGLE_KEYS
@@ -147,18 +152,19 @@ def recognise(
                 f"{', '.join(HDF5_FORMATS)}.",
                 key="products.other_format",
             )
-        kind, name = "hdf5", hdf5_format(opened)
-        if name is None:
+        actual = hdf5_format(opened)
+        if actual is None:
             nothing = (
                 "an HDF5 file without /timeseries of MintPy, and without /cum and "
                 f"/imdates of LiCSBAS. {KNOWN}."
             )
             raise InputError(f"{path}: {describe_hdf5(opened) or nothing}", key="hdf5.no_series")
-        if wanted not in (None, name):
+        if wanted not in (None, actual):
             raise InputError(
-                f"{path}: not of format {wanted}. It looks like format {name}.",
+                f"{path}: not of format {wanted}. It looks like format {actual}.",
                 key="products.other_format",
             )
+        kind, name = "hdf5", actual
     elif is_parquet(opened.start):
         names = read_names(opened)
         if wanted == "columns" or (wanted is None and not is_egms(names)):
