@@ -165,8 +165,8 @@ def read_tracks(
     raised_m = []
     for file in opened:
         product = recognise(file, ingest.products, format_)
-        source = open_product(product, tracks[0].crs if tracks else ingest.crs)
-        track = read_source(product, source, folder)
+        crs = tracks[0].crs if tracks else ingest.crs
+        track = read_source(product, open_product(product, crs), folder)
         file.close()
         raised_m.append(product.about.raised_m)
         usable = _drop_unusable(file.path, track, ingest)
@@ -183,17 +183,6 @@ def read_tracks(
     check_distinct(tracks, names)
     warn_of_datum(tracks, names, raised_m)
     return tracks
-
-
-def _add_folder_names(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
-    """Add the folder to the names of tracks from files with the same name: `asc/ts`, `desc/ts`."""
-    shared = {track.name for track in tracks if sum(track.name == t.name for t in tracks) > 1}
-    return [
-        replace(track, name=f"{path.absolute().parent.name}/{track.name}")
-        if track.name in shared
-        else track
-        for path, track in zip(points, tracks, strict=True)
-    ]
 
 
 def _drop_unusable(path: Path, track: Track, ingest: Ingest) -> Track:
@@ -227,6 +216,17 @@ def _drop_unusable(path: Path, track: Track, ingest: Ingest) -> Track:
         )
     is_observed = observed(str(path), usable.epochs, values_T)
     return usable if is_observed.all() else usable.at_epochs(is_observed)
+
+
+def _add_folder_names(points: Sequence[Path], tracks: list[Track]) -> list[Track]:
+    """Add the folder to the names of tracks from files with the same name: `asc/ts`, `desc/ts`."""
+    shared = {track.name for track in tracks if sum(track.name == t.name for t in tracks) > 1}
+    return [
+        replace(track, name=f"{path.absolute().parent.name}/{track.name}")
+        if track.name in shared
+        else track
+        for path, track in zip(points, tracks, strict=True)
+    ]
 
 
 def say_one_side(tracks: Sequence[Track]) -> None:
