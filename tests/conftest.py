@@ -3,15 +3,12 @@
 import gc
 import logging
 import os
-import re
+import random
 import sys
-from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.scheduler import LoadFileScheduling
 
 from plumbline import pretrained
 from tests import guard
@@ -29,9 +26,15 @@ settings.register_profile("more", USUAL, max_examples=60)
 settings.register_profile("thorough", USUAL, max_examples=1000)
 settings.load_profile("quick")
 
-ROOT = Path(__file__).parents[1]
-SERVER = re.compile(r"\b(prefect_(server|home|database)|harness)\b")
-"""How a file that needs the shared Prefect server is known: all of them go to one worker, which starts it once."""
+TESTS = Path(__file__).parent
+FAMILIES = (
+    ("serve", "service", "release"),
+    ("sources", "core", "simulate"),
+    ("train", "model", "compress", "export", "validate"),
+    ("prepare", "realdata"),
+    ("fields",),
+)
+"""Folders whose tests import the same libraries: a worker collects whole families, and imports no others' libraries."""
 HEAVY = frozenset(
     {
         *("tiny", "tiny_fields", "prefect_server", "harness"),
@@ -41,17 +44,24 @@ HEAVY = frozenset(
 """Fixtures that train, export or start a server: tests that use one of them are marked `heavy`."""
 
 
-@cache
-def group(path: str) -> str:
-    """What goes to one worker as a whole: the file, or all that need the shared server."""
-    return "server" if SERVER.search((ROOT / path).read_text(encoding="utf-8")) else path
+def pytest_addoption(parser):
+    parser.addoption("--shuffle", metavar="SEED", help="Run the tests in an order drawn from this seed.")
 
 
-class Scheduling(LoadFileScheduling):
-    """A file's tests stay together, and so do all files that need the server."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Tell a worker how the tests are shared out: xdist itself does not."""
+    node.workerinput["dist"] = node.config.option.dist
 
-    def _split_scope(self, nodeid: str) -> str:
-        return group(nodeid.split("::")[0])
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path, config):
+    """Leave the folders of other workers out: with `--dist each`, a worker runs all that it collects."""
+    worker = getattr(config, "workerinput", {"dist": "no"})
+    if worker["dist"] != "each" or collection_path.parent != TESTS:
+        return None
+    family = next((n for n, folders in enumerate(FAMILIES, 1) if collection_path.name in folders), 0)
+    return True if family % worker["workercount"] != int(worker["workerid"].removeprefix("gw")) else None
 
 
 @pytest.fixture(autouse=True)
@@ -109,11 +119,6 @@ def fields_package():
     return pretrained.FIELDS
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    return Scheduling(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
     for item in items:
@@ -123,23 +128,13 @@ def pytest_collection_modifyitems(config, items):
         left = [item for item in items if item.get_closest_marker("chaos")]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in left]
-
-    # What takes long goes first: begun late, it would keep one worker at work while the others are done.
-    weight = {"slow": 4, "heavy": 1}
-    load: Counter[str] = Counter()
-    for item in items:
-        load[group_of(item)] += sum(weight.get(mark.name, 0) for mark in item.iter_markers())
-    items.sort(key=lambda item: (group_of(item) != "server", -load[group_of(item)]))
+    if config.option.shuffle:
+        random.Random(config.option.shuffle).shuffle(items)
 
 
 def pytest_make_parametrize_id(val, argname):
     """Bytes are named after their argument: gzip writes the second into them, and every worker has to find one name."""
     return argname if isinstance(val, bytes) else None
-
-
-def group_of(item) -> str:
-    """What a test goes to a worker with."""
-    return group(item.path.relative_to(ROOT).as_posix())
 
 
 def pytest_collection_finish():

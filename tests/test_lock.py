@@ -209,6 +209,7 @@ BROKEN = "Metadata-Version: 2.1\nName: broken\nVersion: 1.0\nRequires-Dist: no-s
 CUDA_BUILD = "raise ImportError('libcudart.so.13: cannot open shared object file')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [

@@ -17,7 +17,7 @@ import notebooks  # noqa: E402
 MADE = {"own_city": ["result.gpkg"], "field": ["field.tif", "field_buildings.csv"]}
 
 
-@pytest.mark.heavy
+@pytest.mark.slow
 @pytest.mark.parametrize("path", notebooks.NOTEBOOKS.values(), ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path):
     """In one process, cell by cell: what a kernel does with them."""
