@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
-from plumbline.sources.footprints.selection import NAMED, FeatureFilter, Objects, name_features
+from plumbline.sources.footprints.geometry import NAMED, FeatureFilter, Objects, name_features
 
 MAX_WHOLE = 2.0**53
 """Number up to which a float holds each whole number; beyond it, neighbours share one float."""

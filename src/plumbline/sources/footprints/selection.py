@@ -5,95 +5,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-import numpy as np
 import pandas as pd
 import pyogrio
-from numpy.typing import NDArray
 
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
-
-NAMED = 5
-"""Largest number of features or files that a message names."""
-Objects = NDArray[np.object_]
-
-
-@dataclass
-class FeatureFilter:
-    """Features of a file; a bad one is left out, so that the others can be used."""
-
-    path: Path
-    ids: Objects
-    """(F,) of all features."""
-    row: NDArray[np.intp]
-    """(B,) rows of those that go on, counted from 0 in the file's order."""
-    reasons: dict[str, list[int]] = field(default_factory=dict)
-    """Reason for leaving out -> rows of the features."""
-
-    @property
-    def remaining_ids(self) -> Objects:
-        """Ids (B,) of the features that go on."""
-        return self.ids[self.row]
-
-    @property
-    def out(self) -> NDArray[np.intp]:
-        """Rows of the features left out, ascending."""
-        return np.array(sorted(row for rows in self.reasons.values() for row in rows), np.intp)
-
-    def leave_out(self, reasons: Objects, advice: str) -> NDArray[np.bool_]:
-        """Leave out the features with a reason (B,) other than None; return which (B,) go on.
-
-        Raises:
-            InputError: none is left; the message ends with the advice.
-        """
-        keep = np.array([reason is None for reason in reasons], bool)
-        for row, reason in zip(self.row[~keep].tolist(), reasons[~keep], strict=True):
-            self.reasons.setdefault(reason, []).append(row)
-        self.row = self.row[keep]
-        if not len(self.row):
-            raise InputError(
-                f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}",
-                key="footprints.all_left_out",
-            )
-        return keep
-
-    def name(self, bad: NDArray[np.bool_]) -> str:
-        """Name the bad ones of the features that go on, as `name_features` does."""
-        return name_features(self.row[bad], self.ids)
-
-    def log_left_out(self) -> None:
-        """Log one warning about all features left out, if any."""
-        if self.reasons:
-            warn(
-                "%s: %d of %d features left out, no row is written for them: %s.",
-                self.path,
-                len(self.out),
-                len(self.out) + len(self.row),
-                self._format_reasons(),
-                key="footprints.left_out",
-            )
-
-    def _format_reasons(self) -> str:
-        return "; ".join(
-            f"{len(rows)} {reason} ({name_features(rows, self.ids)})"
-            for reason, rows in self.reasons.items()
-        )
-
-
-def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
-    """Name features as `feature 3 (B7), feature 9 (B2) and 4 more`: rows, counted from 1,
-    with their ids (F,)."""
-    named = [f"feature {row + 1} ({ids[row]})" for row in rows[:NAMED]]
-    return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
-
-
-def assign_reason(is_bad: NDArray[np.bool_], reason: str) -> Objects:
-    """Return the reason for the bad features (B,), and None for the others."""
-    return np.where(is_bad, np.array(reason, object), np.array(None, object))
-
+from plumbline.sources.footprints.geometry import NAMED
 
 NAMES = ("building", "footprint", "pand", "gebaeude", "gebäude", "batiment", "bâtiment", "edific")
 """Words in the names of layers of footprints."""

@@ -34,7 +34,8 @@ from plumbline.sources.files.opened import (
     zip_members,
 )
 from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
-from plumbline.sources.footprints.selection import NAMED, are_parts, choose_member
+from plumbline.sources.footprints.geometry import NAMED
+from plumbline.sources.footprints.selection import are_parts, choose_member
 from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
 
 LOOKED_AT = 2**16
