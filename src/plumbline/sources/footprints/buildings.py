@@ -27,7 +27,8 @@ from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
 from plumbline.sources.footprints.geometry import FeatureFilter, make_valid, take_polygons
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
-from plumbline.sources.footprints.open import READ_FAULTS, first_line_of, read_vector
+from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
+from plumbline.sources.footprints.open import read_vector
 from plumbline.sources.footprints.tables import GEO
 
 WRITE = {
@@ -261,8 +262,11 @@ def _find_settings(path: Path, stated: Mapping[str, Footprints]) -> Footprints:
     settings = next((about for pattern, about in stated.items() if fits(path, pattern)), None)
     if settings is None:
         if stated:
-            patterns = ", ".join(map(repr, stated))
-            log.info("%s: no pattern of ingest.footprints fits it (%s)", path, patterns)
+            log.info(
+                "%s: no pattern of ingest.footprints fits it (%s)",
+                path,
+                ", ".join(map(repr, stated)),
+            )
         return Footprints()
     if settings.crs is not None:
         try:
