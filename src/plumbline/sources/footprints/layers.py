@@ -19,20 +19,29 @@ import shapely
 
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
+from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import is_local
 from plumbline.sources.footprints.area import Area, Bounds
 from plumbline.sources.footprints.ids import MAX_WHOLE
 from plumbline.sources.footprints.shapefile import (
     BYTES,
+    PARTS,
     SHP,
     check_whole,
     decode_texts,
     find_language,
 )
-from plumbline.sources.footprints.source import LINES, Piece, are_parts, name_alike
+from plumbline.sources.footprints.source import (
+    LINES,
+    VECTOR_SUFFIXES,
+    Piece,
+    are_parts,
+    name_alike,
+)
 from plumbline.sources.globe import are_degrees
 
 UNKNOWN_FORMAT = "in no format that is known"
+PACKED_SUFFIXES = (".zip", ".gz")
 FEATURE_ID = "id"
 """Column of the ids of a GeoJSON's features, as GDAL names it where they are texts."""
 UNSUPPORTED = ("Geometry type is not supported", "Unknown WKB type")
@@ -209,6 +218,33 @@ def concatenate_parts(path: Path, frames: list[geopandas.GeoDataFrame]) -> geopa
         )
     return pd.concat(
         [frame if frame.crs == crs else frame.to_crs(crs) for frame in frames], ignore_index=True
+    )
+
+
+def make_fault(path: Path, error: Exception) -> InputError:
+    """Return the error that states why a file cannot be read, and what to do."""
+    suffix, reason = path.suffix.lower(), first_line_of(error)
+    if (fault := fault_of_locks(error)) is not None:
+        return InputError(
+            f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked"
+        )
+    if suffix in PARTS:
+        return InputError(
+            f"{path}: a part of a Shapefile, which has no outlines. Give its {SHP}, with this "
+            "file beside it.",
+            key="shapefile.part",
+        )
+    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
+        return InputError(
+            f"{path}: no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, "
+            "GeoPackage, Shapefile (.shp), GeoParquet or another vector file.",
+            key="footprints.unknown_format",
+        )
+    return InputError(
+        f"{path}: not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, "
+        "Shapefile or GeoParquet, it is damaged, cut off or not in the encoding that it states. "
+        "Download it again.",
+        key="footprints.unreadable",
     )
 
 

@@ -14,7 +14,6 @@ import pandas as pd
 
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
-from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import GLOBE, is_local
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import (
@@ -27,17 +26,14 @@ from plumbline.sources.footprints.ends import Ends, check_statements
 from plumbline.sources.footprints.layers import (
     READ_FAULTS,
     SAMPLE,
-    UNKNOWN_FORMAT,
     concatenate_parts,
-    first_line_of,
+    make_fault,
     read_layers,
 )
-from plumbline.sources.footprints.shapefile import PARTS, SHP
-from plumbline.sources.footprints.source import VECTOR_SUFFIXES, Piece, find_pieces
+from plumbline.sources.footprints.source import Piece, find_pieces
 from plumbline.sources.footprints.tables import has_outlines, read_csv, read_parquet
 from plumbline.sources.globe import are_degrees
 
-PACKED_SUFFIXES = (".zip", ".gz")
 GEOJSON, GEOPARQUET = "GeoJSON", "GeoParquet"
 """Formats whose coordinates are degrees where they state no CRS."""
 READERS: tuple[
@@ -109,7 +105,7 @@ def _read_piece(piece: Piece, crs: str | None, area: Area | None) -> geopandas.G
         ):
             warn("%s: %s", path, message, key="footprints.reader_warning")
     except READ_FAULTS as error:
-        raise _fault(path, error) from None
+        raise make_fault(path, error) from None
     if not isinstance(frame, geopandas.GeoDataFrame) or frame.columns.duplicated().any():
         raise InputError(
             f"{path}: a table without geometry, or with two columns of one name; footprints are "
@@ -148,33 +144,6 @@ def _read_frame(
                 return read(piece.ends, crs, area), None
     is_default = piece.ends is not None and piece.ends.assumes_crs
     return read_layers(piece, crs, area), GEOJSON if is_default else None
-
-
-def _fault(path: Path, error: Exception) -> InputError:
-    """Return the error that states why a file cannot be read, and what to do."""
-    suffix, reason = path.suffix.lower(), first_line_of(error)
-    if (fault := fault_of_locks(error)) is not None:
-        return InputError(
-            f"{path}: {fault}. Copy it to a local folder, and give the copy.", key="layer.locked"
-        )
-    if suffix in PARTS:
-        return InputError(
-            f"{path}: a part of a Shapefile, which has no outlines. Give its {SHP}, with this "
-            "file beside it.",
-            key="shapefile.part",
-        )
-    if reason == UNKNOWN_FORMAT and suffix not in (*VECTOR_SUFFIXES, *PACKED_SUFFIXES):
-        return InputError(
-            f"{path}: no file of footprints: {reason}. Give the buildings' outlines as GeoJSON, "
-            "GeoPackage, Shapefile (.shp), GeoParquet or another vector file.",
-            key="footprints.unknown_format",
-        )
-    return InputError(
-        f"{path}: not readable as a file of footprints ({reason}). If it is GeoJSON, GeoPackage, "
-        "Shapefile or GeoParquet, it is damaged, cut off or not in the encoding that it states. "
-        "Download it again.",
-        key="footprints.unreadable",
-    )
 
 
 def _to_json_value(value: Any) -> Any:

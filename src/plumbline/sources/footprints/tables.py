@@ -130,17 +130,18 @@ def read_parquet(
     if path.suffix.lower() in FEATHER_SUFFIXES:
         return _with_index(geopandas.read_feather(path)), True
     dataset = pa_dataset.dataset(path, format="parquet")
-    about, bounds = _describe_outlines(dataset), None
+    about, bounds, crs_of_file = _describe_outlines(dataset), None, None
     states_crs = about is None or "crs" in about
     if about is not None and area is not None:
         crs_of_file = about["crs"] if states_crs else _find_default_crs(dataset, about["name"], crs)
-        if crs_of_file is not None and "covering" in about:
-            bounds = area.bounds_in(pyproj.CRS(crs_of_file))
-        elif crs_of_file is not None and about.get("encoding") == "WKB":
+        is_plain_wkb = "covering" not in about and about.get("encoding") == "WKB"
+        if crs_of_file is not None and is_plain_wkb:
             about = None
             crs = crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file)
     if about is None:
         return _collect(str(path), dataset.to_batches(batch_size=BATCH_ROWS), crs, area), states_crs
+    if area is not None and crs_of_file is not None and "covering" in about:
+        bounds = area.bounds_in(pyproj.CRS(crs_of_file))
     frame = geopandas.read_parquet(path, bbox=bounds)
     if bounds is None:
         mend_integers(frame, lambda names: pq.read_table(path, columns=names))
