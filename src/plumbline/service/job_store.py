@@ -22,8 +22,7 @@ from starlette.datastructures import UploadFile
 from plumbline.core.console import request_id
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json, write_json
-from plumbline.sources.footprints.open import HIDDEN, PARQUET_SUFFIXES
-from plumbline.sources.footprints.selection import are_parts
+from plumbline.sources.footprints.source import HIDDEN, PARQUET_SUFFIXES, are_parts
 
 Kind = Literal["predict", "restore", "tensors"]
 """Kinds of jobs. One of `tensors` is part of a single request: no list shows it, and it

@@ -54,6 +54,12 @@ def joined(geometry: Objects, turn: float = TURN_DEG) -> Objects:
     return whole
 
 
+def are_degrees(geometry: NDArray[np.object_]) -> bool:
+    """Return whether most coordinates (N,) may be degrees from -180 or 0, in any order of axes."""
+    places = shapely.get_coordinates(geometry)
+    return not len(places) or bool((np.nanmedian(np.abs(places), axis=0) <= TURN_DEG).all())
+
+
 def cut(geometry: Objects) -> Objects:
     """Cut geometries (B,) of `to_degrees` at 180 degrees; each part gets its side's longitudes."""
     cut_geometry = geometry.copy()

@@ -7,8 +7,8 @@ import shapely
 from hypothesis import given
 from hypothesis import strategies as st
 
+from plumbline.sources.footprints.geometry import FeatureFilter
 from plumbline.sources.footprints.ids import SAME_M, drop_duplicates, identify
-from plumbline.sources.footprints.selection import FeatureFilter
 from tests.refusals import refuses, warned, warning_keys
 from tests.sources.make import squares
 

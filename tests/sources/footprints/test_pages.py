@@ -8,7 +8,7 @@ import pytest
 
 from plumbline.params import Product
 from plumbline.sources.footprints.buildings import read_buildings
-from plumbline.sources.footprints.pages import Page, read_page
+from plumbline.sources.footprints.ends import Page, read_page
 from tests.refusals import warned, warning_keys
 from tests.sources.footprints.drawn import CRS, geojson, moved, save
 from tests.sources.footprints.test_cases import CASES

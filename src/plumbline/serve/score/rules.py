@@ -17,7 +17,7 @@ from plumbline.params.serve import Alarm
 from plumbline.serve.columns import DTYPES
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.buildings import check_crs, reprojected
-from plumbline.sources.footprints.geometry import take_polygons, unlike_polygons
+from plumbline.sources.footprints.geometry import take_polygons
 from plumbline.sources.footprints.open import read_vector
 
 SHARE_COLUMNS = ("quadrant_confidence", "damage_rate")
@@ -110,8 +110,8 @@ def read_area(rule: Alarm, params: Params) -> geopandas.GeoDataFrame:
         frame = read_vector(path, stated.layer, stated.crs)
         if not len(frame):
             raise InputError(f"{path}: contains no polygon.", key="alarms.no_polygon")
-        shapes = take_polygons(frame.geometry.to_numpy())
-        if faults := [why for why in unlike_polygons(shapes) if why is not None]:
+        shapes, reasons = take_polygons(frame.geometry.to_numpy())
+        if faults := [reason for reason in reasons if reason is not None]:
             raise InputError(
                 f"{path}: {faults[0]}. Give polygons; of a line, a buffer.",
                 key="alarms.not_a_polygon",

@@ -11,14 +11,16 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Ingest
 from plumbline.sources.files.opened import OpenedFile, find_csv, fits, zip_members
-from plumbline.sources.footprints.open import (
+from plumbline.sources.footprints.ends import LOOKED_AT, SEPARATOR
+from plumbline.sources.footprints.shapefile import PARTS
+from plumbline.sources.footprints.source import (
+    GDBTABLE,
     HIDDEN,
     PARQUET_SUFFIXES,
     VECTOR_SUFFIXES,
     is_folder_of_footprints,
+    unpacked_suffix,
 )
-from plumbline.sources.footprints.shapefile import PARTS
-from plumbline.sources.footprints.source import GDBTABLE, LOOKED_AT, SEPARATOR, unpacked_suffix
 from plumbline.sources.footprints.tables import has_outlines
 from plumbline.sources.points.read import is_product
 

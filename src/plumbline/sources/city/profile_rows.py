@@ -28,8 +28,8 @@ from plumbline.sources.city.files import (
     NOTES,
 )
 from plumbline.sources.files.opened import product_params
-from plumbline.sources.footprints.open import VECTOR_SUFFIXES
 from plumbline.sources.footprints.shapefile import PARTS
+from plumbline.sources.footprints.source import VECTOR_SUFFIXES
 
 MAX_LOCATION = 4
 """Codes of four quadrants, counted from 0 or from 1."""

@@ -1,4 +1,4 @@
-"""Leave out parts within their buildings' outlines, and join buildings that are cut at 180 degrees.
+"""Leave out parts within their buildings' outlines, and warn of buildings that overlap.
 
 Maps in three dimensions have outlines and parts. A point belongs to one footprint: the
 parts would get the points, and the building none.
@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 
+import geopandas
 import numpy as np
 import pandas as pd
-import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import warn
-from plumbline.sources.crs import turn_in
-from plumbline.sources.footprints.geometry import unlike_polygons
-from plumbline.sources.footprints.ids import SAME_M, text_of
-from plumbline.sources.footprints.selection import FeatureFilter, Objects
-from plumbline.sources.globe import joined
+from plumbline.core.console import log, warn
+from plumbline.sources.footprints.geometry import FeatureFilter, Objects
+from plumbline.sources.footprints.ids import ID, SAME_M, text_of
 
 OSM_BUILDING, OSM_PART = re.compile("building"), re.compile(r"building[:_]?p(a(rt?)?)?")
 """Columns of OpenStreetMap's keys: `building:part`, whose name formats change and cut."""
@@ -35,7 +33,7 @@ PART_FLAG, WITH_PARTS = re.compile("is_building_part"), re.compile("has_parts|hi
 OpenMapTiles)."""
 PARENT = re.compile(r"(parent|building|root)[_:]?id")
 """Column in which a part names its building, by the value of that one's column `id`."""
-ID = re.compile("id")
+BUILDING_KEY = re.compile("id")
 Pairs = tuple[NDArray[np.intp], NDArray[np.intp]]
 """Rows of the first and of the second polygon of each pair."""
 NO = ("", "no", "0", "false", "none", "nan")
@@ -44,61 +42,45 @@ WITHIN, COVERED = 0.9, 0.5
 others take its points; and of the smaller of two, from which they may be one building."""
 
 
-def is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
-    """Return (F,) which features are a part of a building, by their own columns."""
-    parts = (_has_yes(frame, OSM_PART) & ~_has_yes(frame, OSM_BUILDING)) | _has_yes(
-        frame, PART_FLAG
+def drop_parts(
+    path: Path, frame: geopandas.GeoDataFrame, reasons: Objects
+) -> tuple[geopandas.GeoDataFrame, Objects]:
+    """Return the features without the parts in buildings.
+
+    Args:
+        path: for messages.
+        frame: the features.
+        reasons: (F,) see `take_polygons`; also returned without those of the parts.
+    """
+    usable = np.array([reason is None for reason in reasons], bool)
+    parts = _parts_in_outlines(frame, frame.geometry.to_numpy(), usable)
+    if not parts.any():
+        return frame, reasons
+    log.info(
+        "%s: %d parts of buildings are passed over; their buildings are drawn, too.",
+        path,
+        parts.sum(),
     )
-    for kind in _kind_columns(frame):
-        parts |= np.asarray(kind.str.fullmatch(PART_KIND))
-    for ids, parents in itertools.product(_columns_named(frame, ID), _columns_named(frame, PARENT)):
-        (feature_id, _), (parent_id, is_empty) = text_of(ids), text_of(parents)
-        parts |= ~is_empty & np.isin(parent_id, feature_id) & (parent_id != feature_id)
-    return parts
+    buildings = frame[~parts].reset_index(drop=True)
+    if ID in buildings and buildings[ID].isna().all():  # Overture: the parts name their building
+        buildings = buildings.drop(columns=ID)
+    return buildings, reasons[~parts]
 
 
-def parts_in_outlines(
-    frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Return (F,) which features are parts within the outline of a building.
+def warn_of_overlap(sieve: FeatureFilter, geometry: Objects) -> tuple[int, int]:
+    """Warn of buildings (B,) that others cover or overlap.
 
-    A part outside of all outlines stays, since nothing else may be drawn of its building.
-    Courtyards that are drawn as polygons count as parts everywhere.
+    Buildings that overlap by half or more, without one being within the other, may be one
+    building that two sources have drawn.
 
-    Args:
-        frame: the features. geometry: (F,) polygons where usable.
+    Returns:
+        The numbers of buildings that others within them cover, though not marked as parts,
+        and of those that overlap one before them.
     """
-    is_passed_over = np.zeros(len(frame), bool)
-    for kind in _kind_columns(frame):
-        is_passed_over |= np.asarray(kind == COURTYARD_KIND)
-    parts = is_part(frame) & usable & ~is_passed_over
-    outlines = np.flatnonzero(~parts & ~is_passed_over & usable)
-    with_parts = _has_yes(frame, WITH_PARTS)
-    if not len(outlines):
-        return np.zeros(len(frame), bool)
-    if not (parts | with_parts).any():
-        return is_passed_over
-    valid = shapely.make_valid(geometry[outlines])
-    if parts.any():
-        points = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
-        within, _ = shapely.STRtree(valid).query(points, predicate="intersects")
-        is_passed_over[np.flatnonzero(parts)[within]] = True
-    if with_parts.any():
-        inner, outer = _nested(valid, at_one_place(valid))
-        is_passed_over[outlines[inner[with_parts[outlines[outer]]]]] = True
-    return is_passed_over
-
-
-def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
-    """Warn of buildings (B,) that others within them cover, though not marked as parts; count them.
-
-    Args:
-        pairs: see `at_one_place`.
-    """
-    inner, outer = _nested(geometry, pairs)
-    covered = np.bincount(
-        outer, shapely.area(geometry[inner]), len(geometry)
-    ) >= COVERED * shapely.area(geometry)
+    first, second = _at_one_place(geometry)
+    area = shapely.area(geometry)
+    inner, outer = _nested(geometry, (first, second))
+    covered = np.bincount(outer, area[inner], len(geometry)) >= COVERED * area
     if covered.any():
         warn(
             "%s: %d footprints are covered by %d others in them, which get their points: %s. A "
@@ -110,22 +92,6 @@ def warn_of_nested(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int
             sieve.name(covered),
             key="footprints.nested",
         )
-    return int(covered.sum())
-
-
-def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> int:
-    """Warn of buildings (B,) that overlap another one by half or more without being within it.
-
-    They may be one building that two sources have drawn.
-
-    Args:
-        pairs: see `at_one_place`.
-
-    Returns:
-        The number of buildings that overlap one before them.
-    """
-    first, second = pairs
-    area = shapely.area(geometry)
     shared = shapely.area(shapely.intersection(geometry[first], geometry[second]))
     smaller, larger = np.minimum(area[first], area[second]), np.maximum(area[first], area[second])
     is_within = (shared >= WITHIN * smaller) & (smaller < WITHIN * larger)
@@ -145,7 +111,54 @@ def warn_of_overlap(sieve: FeatureFilter, geometry: Objects, pairs: Pairs) -> in
             sieve.name(is_later),
             key="footprints.overlapping",
         )
-    return int(is_later.sum())
+    return int(covered.sum()), int(is_later.sum())
+
+
+def _parts_in_outlines(
+    frame: pd.DataFrame, geometry: Objects, usable: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return (F,) which features are parts within the outline of a building.
+
+    A part outside of all outlines stays, since nothing else may be drawn of its building.
+    Courtyards that are drawn as polygons count as parts everywhere.
+
+    Args:
+        frame: the features. geometry: (F,) polygons where usable.
+    """
+    is_passed_over = np.zeros(len(frame), bool)
+    for kind in _kind_columns(frame):
+        is_passed_over |= np.asarray(kind == COURTYARD_KIND)
+    with_parts = _has_yes(frame, WITH_PARTS)
+    parts = _is_part(frame) & usable & ~is_passed_over
+    outlines = np.flatnonzero(~parts & ~is_passed_over & usable)
+    if not len(outlines):
+        return np.zeros(len(frame), bool)
+    if not (parts | with_parts).any():
+        return is_passed_over
+    valid = shapely.make_valid(geometry[outlines])
+    if parts.any():
+        points = shapely.point_on_surface(shapely.make_valid(geometry[parts]))
+        within, _ = shapely.STRtree(valid).query(points, predicate="intersects")
+        is_passed_over[np.flatnonzero(parts)[within]] = True
+    if with_parts.any():
+        inner, outer = _nested(valid, _at_one_place(valid))
+        is_passed_over[outlines[inner[with_parts[outlines[outer]]]]] = True
+    return is_passed_over
+
+
+def _is_part(frame: pd.DataFrame) -> NDArray[np.bool_]:
+    """Return (F,) which features are a part of a building, by their own columns."""
+    parts = (_has_yes(frame, OSM_PART) & ~_has_yes(frame, OSM_BUILDING)) | _has_yes(
+        frame, PART_FLAG
+    )
+    for kind in _kind_columns(frame):
+        parts |= np.asarray(kind.str.fullmatch(PART_KIND))
+    for ids, parents in itertools.product(
+        _columns_named(frame, BUILDING_KEY), _columns_named(frame, PARENT)
+    ):
+        (feature_id, _), (parent_id, is_empty) = text_of(ids), text_of(parents)
+        parts |= ~is_empty & np.isin(parent_id, feature_id) & (parent_id != feature_id)
+    return parts
 
 
 def _nested(geometry: Objects, pairs: Pairs) -> Pairs:
@@ -160,7 +173,7 @@ def _nested(geometry: Objects, pairs: Pairs) -> Pairs:
     return inner[is_within], outer[is_within]
 
 
-def at_one_place(geometry: Objects) -> Pairs:
+def _at_one_place(geometry: Objects) -> Pairs:
     """Return pairs of different polygons in which the second contains a point of the first."""
     first, second = shapely.STRtree(geometry).query(
         shapely.point_on_surface(geometry), predicate="within"
@@ -184,16 +197,3 @@ def _has_yes(frame: pd.DataFrame, name: re.Pattern[str]) -> NDArray[np.bool_]:
     for values in _columns_named(frame, name):
         yes |= np.asarray(values.notna() & ~values.astype(str).str.strip().str.casefold().isin(NO))
     return yes
-
-
-def whole_at_180(crs: pyproj.CRS | None, geometry: Objects) -> Objects:
-    """Return geometry (F,) with each building that was cut at 180 degrees as one polygon,
-    as RFC 7946 asks for."""
-    turn = None if crs is None else turn_in(crs)
-    west, _, east, _ = shapely.total_bounds(geometry)
-    if turn is None or not east - west > turn / 2:  # as nearly always
-        return geometry
-    usable = np.flatnonzero([reason is None for reason in unlike_polygons(geometry)])
-    geometry = geometry.copy()
-    geometry[usable] = joined(geometry[usable], turn)
-    return geometry

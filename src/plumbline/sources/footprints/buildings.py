@@ -24,44 +24,17 @@ from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
-from plumbline.sources.footprints.building_parts import (
-    at_one_place,
-    parts_in_outlines,
-    warn_of_nested,
-    warn_of_overlap,
-    whole_at_180,
-)
-from plumbline.sources.footprints.geometry import (
-    has_holes,
-    leave_out_hidden,
-    make_valid,
-    take_polygons,
-    unlike_polygons,
-)
+from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
+from plumbline.sources.footprints.geometry import FeatureFilter, make_valid, take_polygons
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
-from plumbline.sources.footprints.open import READ_FAULTS, first_line_of, read_vector
-from plumbline.sources.footprints.selection import FeatureFilter, Objects
+from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
+from plumbline.sources.footprints.open import read_vector
 from plumbline.sources.footprints.tables import GEO
 
 WRITE = {
     ".shp": "Add the Shapefile's .prj, or write",
     ".zip": "If it holds a Shapefile, add its .prj. Else write",
 }
-
-
-def check_known(path: Path, crs: str) -> None:
-    """Refuse a stated CRS that PROJ does not know.
-
-    Raises:
-        InputError: it is not known.
-    """
-    try:
-        CRS.from_user_input(crs)
-    except ProjError:
-        raise InputError(
-            f"{path}: ingest.footprints: crs {crs!r} is not known. Name it like EPSG:4326.",
-            key="crs.unknown",
-        ) from None
 
 
 def check_crs(path: Path, frame: geopandas.GeoDataFrame) -> str:
@@ -202,8 +175,8 @@ def read_buildings(
 
     The columns of the file stay as they are (nested JSON as text), but for `height_m`,
     which becomes a number, and `building_id`, which becomes text; see `ids` for its source.
-    A feature that is no footprint is left out with a warning, see `selection`; see
-    `geometry` for invalid rings and for buildings with walls.
+    A feature that is no footprint is left out with a warning; see `geometry`, also for
+    invalid rings and for buildings with walls.
 
     `.attrs` records what was done: `source_crs` (name), `repaired` and `left_out` (lists of
     ids), and the counts `assigned_ids`, `duplicates_dropped`, `drawn_twice`, `covered` (by
@@ -227,17 +200,8 @@ def read_buildings(
         InputError: the file cannot be read, has no CRS, no footprints, or ids that repeat;
             the message names the features.
     """
-    settings = next(
-        (about for pattern, about in (stated or {}).items() if fits(path, pattern)), None
-    )
-    if stated and settings is None:
-        log.info(
-            "%s: no pattern of ingest.footprints fits it (%s)", path, ", ".join(map(repr, stated))
-        )
-    settings = settings or Footprints()
+    settings = _find_settings(path, stated or {})
     id_column = settings.id_column if id_column is None else id_column
-    if settings.crs is not None:
-        check_known(path, settings.crs)
     frame = read_vector(path, settings.layer if layer is None else layer, settings.crs, area)
     if not len(frame):
         raise InputError(
@@ -245,16 +209,13 @@ def read_buildings(
             "again.",
             key="footprints.none",
         )
-    geometry = whole_at_180(frame.crs, take_polygons(frame.geometry.to_numpy()))
-    frame, geometry = _drop_parts(path, frame, geometry)
-    reasons = unlike_polygons(geometry)
-    polygonal = np.array([reason is None for reason in reasons], bool)
-    identified = identify(path, frame, id_column, np.flatnonzero(polygonal))
+    geometry, reasons = take_polygons(frame.geometry.to_numpy(), frame.crs)
+    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))
+    frame, reasons = drop_parts(path, frame, reasons)
+    is_polygon = np.array([reason is None for reason in reasons], bool)
+    identified = identify(path, frame, id_column, np.flatnonzero(is_polygon))
     sieve = FeatureFilter(path, identified.ids, np.arange(len(frame)))
-    keep = sieve.leave_out(reasons, "Give the buildings' outlines, as polygons.")
-    frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))[
-        keep
-    ]
+    frame = frame[sieve.leave_out(reasons, "Give the buildings' outlines, as polygons.")]
     source_crs = check_crs(path, frame)
     try:
         frame = reprojected(str(path), frame, crs)
@@ -263,50 +224,60 @@ def read_buildings(
             f"{path}: cannot be reprojected from {source_crs} to {crs} ({error}).",
             key="crs.no_transformation",
         ) from None
-    frame = frame[leave_out_hidden(sieve, frame.geometry.to_numpy(), crs)]
-    geometry, keep, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
+    geometry, repaired = make_valid(sieve, frame.geometry.to_numpy(), crs)
     sieve.log_left_out()
     is_first = drop_duplicates(sieve, geometry, identified.column or ID)
     sieve.row, geometry, repaired = sieve.row[is_first], geometry[is_first], repaired[is_first]
-    frame = frame[keep][is_first].reset_index(drop=True)
+    frame = frame.loc[sieve.row].reset_index(drop=True)
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, crs=crs))
-    ids, pairs = sieve.remaining_ids, at_one_place(geometry)
+    ids = sieve.remaining_ids
     if identified.column is not None and identified.column.casefold() == ID:
         frame = frame.rename(columns={identified.column: ID})
     frame[ID] = ids
+    drawn_twice = warn_of_drawn_twice(sieve, geometry)
+    covered, overlapping = warn_of_overlap(sieve, geometry)
+    parts, building = shapely.get_parts(geometry, return_index=True)
     frame.attrs = {
         "source_crs": source_crs,
         "repaired": ids[repaired].tolist(),
         "left_out": sieve.ids[sieve.out].tolist(),
         "assigned_ids": identified.assigned,
         "duplicates_dropped": int((~is_first).sum()),
-        "drawn_twice": warn_of_drawn_twice(sieve, geometry),
-        "covered": warn_of_nested(sieve, geometry, pairs),
-        "overlapping": warn_of_overlap(sieve, geometry, pairs),
+        "drawn_twice": drawn_twice,
+        "covered": covered,
+        "overlapping": overlapping,
         "heights_unknown": _read_heights(sieve, frame),
         "multipart": int((shapely.get_num_geometries(geometry) > 1).sum()),
-        "with_holes": int(has_holes(geometry).sum()),
+        "with_holes": len(np.unique(building[shapely.get_num_interior_rings(parts) > 0])),
     }
     return frame
 
 
-def _drop_parts(
-    path: Path, frame: geopandas.GeoDataFrame, geometry: Objects
-) -> tuple[geopandas.GeoDataFrame, Objects]:
-    """Return features and geometry (F,) without the parts in buildings."""
-    polygonal = np.array([reason is None for reason in unlike_polygons(geometry)], bool)
-    parts = parts_in_outlines(frame, geometry, polygonal)
-    if not parts.any():
-        return frame, geometry
-    log.info(
-        "%s: %d parts of buildings are passed over; their buildings are drawn, too.",
-        path,
-        parts.sum(),
-    )
-    buildings = frame[~parts].reset_index(drop=True)
-    if ID in buildings and buildings[ID].isna().all():  # Overture: the parts name their building
-        buildings = buildings.drop(columns=ID)
-    return buildings, geometry[~parts]
+def _find_settings(path: Path, stated: Mapping[str, Footprints]) -> Footprints:
+    """Return what `ingest.footprints` states of a file.
+
+    Raises:
+        InputError: PROJ does not know the CRS.
+    """
+    settings = next((about for pattern, about in stated.items() if fits(path, pattern)), None)
+    if settings is None:
+        if stated:
+            log.info(
+                "%s: no pattern of ingest.footprints fits it (%s)",
+                path,
+                ", ".join(map(repr, stated)),
+            )
+        return Footprints()
+    if settings.crs is not None:
+        try:
+            CRS.from_user_input(settings.crs)
+        except ProjError:
+            raise InputError(
+                f"{path}: ingest.footprints: crs {settings.crs!r} is not known. Name it like "
+                "EPSG:4326.",
+                key="crs.unknown",
+            ) from None
+    return settings
 
 
 def buildings_table(buildings: geopandas.GeoDataFrame) -> pa.Table:

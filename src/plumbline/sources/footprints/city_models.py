@@ -18,6 +18,7 @@ from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
+from plumbline.sources.footprints.ends import Ends
 
 MAX_BYTES = 2**30
 """Largest CityJSON that is read at once; one with a feature a line may be of any size."""
@@ -47,13 +48,11 @@ def is_city_json(start: str) -> bool:
     )
 
 
-def read_city_json(
-    content: CsvFile, stated: str | None, area: Area | None
-) -> geopandas.GeoDataFrame:
+def read_city_json(ends: Ends, stated: str | None, area: Area | None) -> geopandas.GeoDataFrame:
     """Read the ground of each building, without heights; parts of a building belong to it.
 
     Args:
-        content: the file.
+        ends: beginning and end of the file.
         stated: CRS, where the file has none.
         area: keeps only the buildings that reach into it.
 
@@ -61,7 +60,7 @@ def read_city_json(
         InputError: the file is too large to be read at once, or holds no building.
         ValueError, LookupError, TypeError: it is no CityJSON.
     """
-    with content.open() as stream:
+    with ends.content.open() as stream:
         first = stream.readline(MAX_BYTES + 1)
         try:
             head = json.loads(first)
@@ -70,7 +69,7 @@ def read_city_json(
             head = None
         if len(first) > MAX_BYTES:
             raise InputError(
-                f"{content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at "
+                f"{ends.content}: more than {MAX_BYTES:,} bytes of CityJSON, which are not read at "
                 "once. Cut it into tiles, or write it with a feature a line (CityJSONSeq: `cjseq "
                 "cat`).",
                 key="city_model.too_large",
@@ -86,7 +85,7 @@ def read_city_json(
         metadata = head.get("metadata") or {}
         name = metadata.get("referenceSystem") or (metadata.get("crs") or {}).get("epsg")
         return make_frame(
-            str(content), buildings, None if name is None else f"{name}", stated, area
+            str(ends.content), buildings, None if name is None else f"{name}", stated, area
         )
 
 
@@ -273,13 +272,11 @@ def is_city_gml(start: str) -> bool:
     return start[:1] == "<" and "CityModel" in start and bool(CITY_GML.search(start))
 
 
-def read_city_gml(
-    content: CsvFile, stated: str | None, area: Area | None
-) -> geopandas.GeoDataFrame:
+def read_city_gml(ends: Ends, stated: str | None, area: Area | None) -> geopandas.GeoDataFrame:
     """Read the ground of each building, without heights; parts of a building belong to it.
 
     Args:
-        content: the file.
+        ends: beginning and end of the file.
         stated: CRS, where the file has none.
         area: keeps only the buildings that reach into it.
 
@@ -287,13 +284,14 @@ def read_city_gml(
         InputError: it holds no building, is no XML, defines entities, or names several CRSs.
     """
     crs_names: dict[str, None] = {}
-    buildings = list(_gml_buildings(content, crs_names))
+    buildings = list(_gml_buildings(ends.content, crs_names))
     if len({str(known_crs(name) or name) for name in crs_names}) > 1:
         raise InputError(
-            f"{content}: CRSs {', '.join(list(crs_names)[:5])} found. Give one file for each CRS.",
+            f"{ends.content}: CRSs {', '.join(list(crs_names)[:5])} found. Give one file for each "
+            "CRS.",
             key="city_model.several_crss",
         )
-    return make_frame(str(content), buildings, next(iter(crs_names), None), stated, area)
+    return make_frame(str(ends.content), buildings, next(iter(crs_names), None), stated, area)
 
 
 def _gml_buildings(content: CsvFile, crs_names: dict[str, None]) -> Iterator[BuildingGround]:

@@ -1,19 +1,26 @@
 """Make footprints valid polygons: flatten solids, and repair invalid outlines if their
-ground is certain."""
+ground is certain; leave out other features, and log why."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyproj
 import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
+from plumbline.sources.crs import turn_in
 from plumbline.sources.files.opened import for_command
-from plumbline.sources.footprints.selection import FeatureFilter, Objects, assign_reason
+from plumbline.sources.globe import joined
 
+NAMED = 5
+"""Largest number of features or files that a message names."""
 MAX_DOUBT_M2 = 0.1
 """Largest ground in doubt, m², of a certain repair: far below the accuracy of footprints."""
 MAX_DOUBT_SHARE = 0.01
@@ -23,6 +30,81 @@ MAX_LIKELY_SHARE = 0.1
 MIN_PART_M2 = 0.01
 """Smallest part that is kept, m²; a smaller one is what a crossing or a spike leaves behind."""
 Float = NDArray[np.floating[Any]]
+Objects = NDArray[np.object_]
+
+
+@dataclass
+class FeatureFilter:
+    """Features of a file; a bad one is left out, so that the others can be used."""
+
+    path: Path
+    ids: Objects
+    """(F,) of all features."""
+    row: NDArray[np.intp]
+    """(B,) rows of those that go on, counted from 0 in the file's order."""
+    reasons: dict[str, list[int]] = field(default_factory=dict)
+    """Reason for leaving out -> rows of the features."""
+
+    @property
+    def remaining_ids(self) -> Objects:
+        """Ids (B,) of the features that go on."""
+        return self.ids[self.row]
+
+    @property
+    def out(self) -> NDArray[np.intp]:
+        """Rows of the features left out, ascending."""
+        return np.array(sorted(row for rows in self.reasons.values() for row in rows), np.intp)
+
+    def leave_out(self, reasons: Objects, advice: str) -> NDArray[np.bool_]:
+        """Leave out the features with a reason (B,) other than None; return which (B,) go on.
+
+        Raises:
+            InputError: none is left; the message ends with the advice.
+        """
+        keep = np.array([reason is None for reason in reasons], bool)
+        for row, reason in zip(self.row[~keep].tolist(), reasons[~keep], strict=True):
+            self.reasons.setdefault(reason, []).append(row)
+        self.row = self.row[keep]
+        if not len(self.row):
+            raise InputError(
+                f"{self.path}: no footprint in it: {self._format_reasons()}. {advice}",
+                key="footprints.all_left_out",
+            )
+        return keep
+
+    def name(self, bad: NDArray[np.bool_]) -> str:
+        """Name the bad ones of the features that go on, as `name_features` does."""
+        return name_features(self.row[bad], self.ids)
+
+    def log_left_out(self) -> None:
+        """Log one warning about all features left out, if any."""
+        if self.reasons:
+            warn(
+                "%s: %d of %d features left out, no row is written for them: %s.",
+                self.path,
+                len(self.out),
+                len(self.out) + len(self.row),
+                self._format_reasons(),
+                key="footprints.left_out",
+            )
+
+    def _format_reasons(self) -> str:
+        return "; ".join(
+            f"{len(rows)} {reason} ({name_features(rows, self.ids)})"
+            for reason, rows in self.reasons.items()
+        )
+
+
+def name_features(rows: Sequence[int] | NDArray[np.intp], ids: Objects) -> str:
+    """Name features as `feature 3 (B7), feature 9 (B2) and 4 more`: rows, counted from 1,
+    with their ids (F,)."""
+    named = [f"feature {row + 1} ({ids[row]})" for row in rows[:NAMED]]
+    return ", ".join(named) + (f" and {len(rows) - NAMED} more" if len(rows) > NAMED else "")
+
+
+def _assign_reason(is_bad: NDArray[np.bool_], reason: str) -> Objects:
+    """Return the reason for the bad features (B,), and None for the others."""
+    return np.where(is_bad, np.array(reason, object), np.array(None, object))
 
 
 class Repaired(NamedTuple):
@@ -129,7 +211,7 @@ WALL_M = 0.1
 """Smallest height of a face above a line of the ground that is a wall."""
 
 
-def flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
+def _flatten_solids(geometry: Objects) -> tuple[Objects, NDArray[np.bool_]]:
     """Return polygons (B,), m, without heights, solids as the ground below their faces; and
     which (B,) had a wall.
 
@@ -166,9 +248,16 @@ FLAT = f"without area (below {MIN_AREA_M2} m²)"
 POLYGONAL = (shapely.GeometryType.POLYGON, shapely.GeometryType.MULTIPOLYGON)
 
 
-def take_polygons(geometry: Objects) -> Objects:
-    """Return the polygons in collections (B,), at any depth: some buildings include their
-    entrances. Others stay."""
+def take_polygons(geometry: Objects, crs: pyproj.CRS | None = None) -> tuple[Objects, Objects]:
+    """Return the polygons of features (F,), and why a feature is none; None for a good one.
+
+    Polygons are taken out of collections at any depth: some buildings include their entrances.
+    A building that was cut at 180 degrees, as RFC 7946 asks for, becomes one polygon.
+
+    Args:
+        geometry: of any type.
+        crs: CRS in which buildings may be cut at 180 degrees.
+    """
     extracted = geometry.copy()
     for row in np.flatnonzero(
         shapely.get_type_id(geometry) == shapely.GeometryType.GEOMETRYCOLLECTION
@@ -176,7 +265,12 @@ def take_polygons(geometry: Objects) -> Objects:
         polygons = _polygons(geometry[row])
         if polygons:
             extracted[row] = polygons[0] if len(polygons) == 1 else shapely.multipolygons(polygons)
-    return extracted
+    reasons = _unlike_polygons(extracted)
+    turn = None if crs is None else turn_in(crs)
+    if turn is not None:
+        is_polygon = reasons == None  # noqa: E711
+        extracted[is_polygon] = joined(extracted[is_polygon], turn)
+    return extracted, reasons
 
 
 def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
@@ -189,11 +283,11 @@ def _polygons(shape: shapely.Geometry) -> list[shapely.Geometry]:
     return [shape] if shape.geom_type == "Polygon" and not shape.is_empty else inner
 
 
-def unlike_polygons(geometry: Objects) -> Objects:
+def _unlike_polygons(geometry: Objects) -> Objects:
     """Return (B,) why a feature is not a polygon with finite coordinates; None for a good one."""
     kind = shapely.get_type_id(geometry)
     absent = shapely.is_missing(geometry) | shapely.is_empty(geometry)
-    reasons = assign_reason(absent, ABSENT)
+    reasons = _assign_reason(absent, ABSENT)
     for row in np.flatnonzero(~absent & ~np.isin(kind, POLYGONAL)):
         name = geometry[row].geom_type
         reasons[row] = (
@@ -204,7 +298,7 @@ def unlike_polygons(geometry: Objects) -> Objects:
     return np.where((reasons == None) & _beyond(geometry, np.inf), NO_NUMBER, reasons)  # noqa: E711
 
 
-def unwrap(geometry: Objects) -> Objects:
+def _unwrap(geometry: Objects) -> Objects:
     """Unwrap multipolygons of one part to polygons; several parts are one building and
     stay. Empty parts go."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
@@ -217,7 +311,7 @@ def unwrap(geometry: Objects) -> Objects:
     return unwrapped
 
 
-def without_empty_holes(geometry: Objects) -> Objects:
+def _without_empty_holes(geometry: Objects) -> Objects:
     """Remove holes without corners from polygons (B,), as GeoJSON can have: GEOS 3.14
     crashes when it compares one."""
     parts, owner = shapely.get_parts(geometry, return_index=True)
@@ -232,8 +326,8 @@ def without_empty_holes(geometry: Objects) -> Objects:
     return filled
 
 
-def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArray[np.bool_]:
-    """Return which polygons (B,), projected to `crs`, are within its range; leave out the others.
+def _leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> Objects:
+    """Return the polygons projected to `crs` that are within its range; leave out the others.
 
     Raises:
         InputError: most are outside: the file is of another place, or swaps its coordinates.
@@ -247,22 +341,22 @@ def leave_out_hidden(sieve: FeatureFilter, geometry: Objects, crs: str) -> NDArr
         raise InputError(
             f"{sieve.path}: {sieve.name(outside)} {reason}. {advice}", key="footprints.outside_crs"
         )
-    return sieve.leave_out(assign_reason(outside, reason), advice)
+    return geometry[sieve.leave_out(_assign_reason(outside, reason), advice)]
 
 
 def make_valid(
     sieve: FeatureFilter, geometry: Objects, crs: str
-) -> tuple[Objects, NDArray[np.bool_], NDArray[np.bool_]]:
-    """Make polygons (B,), m, valid and without heights; also return which (B,) go on and
-    which (B,) were repaired.
+) -> tuple[Objects, NDArray[np.bool_]]:
+    """Make polygons projected to `crs`, m, valid and without heights; also return which of
+    those that go on (B,) were repaired.
 
     The building may be on either side of a ring that crosses itself: such features are left out,
     unless the ground in doubt is a small part.
 
     Raises:
-        InputError: none is left, or most have no area.
+        InputError: none is left, most have no area, or most are outside of the CRS.
     """
-    geometry, solid = flatten_solids(geometry)
+    geometry, solid = _flatten_solids(_leave_out_hidden(sieve, geometry, crs))
     if solid.any():
         warn(
             "%s: %d drawn as solids (%s): the ground below their faces is taken.",
@@ -271,7 +365,7 @@ def make_valid(
             sieve.name(solid),
             key="footprints.solids",
         )
-    geometry = without_empty_holes(unwrap(geometry))
+    geometry = _without_empty_holes(_unwrap(geometry))
     invalid = ~shapely.is_valid(geometry)
     doubtful, lost, flat = (np.zeros(len(geometry), bool) for _ in range(3))
     if invalid.any():
@@ -309,12 +403,12 @@ def make_valid(
             "that the file states, or are they degrees?",
             key="footprints.no_area",
         )
-    reasons = assign_reason(lost, IN_DOUBT)
+    reasons = _assign_reason(lost, IN_DOUBT)
     reasons[flat] = FLAT
     command = f"`ogr2ogr -makevalid OUT.gpkg {for_command(sieve.path)}`"
     advice = f"Repair them (QGIS: Fix geometries; {command}) and look at the result."
     keep = sieve.leave_out(reasons, f"{where} {advice}" if invalid.any() else advice)
-    return geometry[keep], keep, (invalid | solid)[keep]
+    return geometry[keep], (invalid | solid)[keep]
 
 
 def _beyond(geometry: Objects, farthest: float) -> NDArray[np.bool_]:
@@ -323,9 +417,3 @@ def _beyond(geometry: Objects, farthest: float) -> NDArray[np.bool_]:
     bad = np.zeros(len(geometry), bool)
     bad[owner[~(np.abs(corners) < farthest).all(axis=1)]] = True
     return bad
-
-
-def has_holes(geometry: Objects) -> NDArray[np.bool_]:
-    """Return (B,) which polygons have a hole in some part."""
-    parts, owner = shapely.get_parts(geometry, return_index=True)
-    return np.bincount(owner, shapely.get_num_interior_rings(parts), len(geometry)) > 0

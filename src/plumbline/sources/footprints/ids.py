@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
-from plumbline.sources.footprints.selection import NAMED, FeatureFilter, Objects, name_features
+from plumbline.sources.footprints.geometry import NAMED, FeatureFilter, Objects, name_features
 
 MAX_WHOLE = 2.0**53
 """Number up to which a float holds each whole number; beyond it, neighbours share one float."""
-NULLABLE = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
-
-
-def mend_integers(frame: pd.DataFrame, read: Callable[[list[str]], pa.Table]) -> None:
-    """Restore integers, in place, that are too large for the floats that pandas makes of
-    columns with gaps.
-
-    Args:
-        frame: as read.
-        read: gives some of its columns as the file has them, in the order of its rows.
-    """
-    if frame.columns.duplicated().any():
-        return
-    floats = frame.select_dtypes("float64")
-    suspect = [
-        str(name)
-        for name in floats
-        if floats[name].isna().any() and (floats[name].abs() >= MAX_WHOLE).any()
-    ]
-    table = read(suspect) if suspect else pa.table({})
-    for name in suspect:
-        column = table[name]
-        if column.type in NULLABLE:
-            frame[name] = column.to_pandas(types_mapper=NULLABLE.get).array
-
-
 ID = "building_id"
 NAMES_OF_IDS = (
     "@id",

@@ -1,16 +1,11 @@
-"""Find the file of footprints in a path, and refuse what holds none."""
+"""Find the files of footprints in a path, and refuse what holds none."""
 
 from __future__ import annotations
 
-import json
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
-
-import numpy as np
-import pyproj
-import shapely
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
@@ -30,143 +25,9 @@ from plumbline.sources.files.foreign import (
 )
 from plumbline.sources.files.opened import gdal_name, vector_members, zip_members
 from plumbline.sources.files.streams import MAX_VECTOR_RATIO, CsvFile
-from plumbline.sources.footprints.selection import NAMED, are_parts, choose_member
-from plumbline.sources.footprints.shapefile import SHP, check_whole, find_language
-
-LOOKED_AT = 2**16
-"""Bytes at the beginning and the end of a file in which `crs` is looked for."""
-CHUNK_BYTES = 2**22
-SEPARATOR = "\x1e\r\n \t"
-"""Characters that may precede a feature: white space, and the separator of RFC 8142."""
-WHOLE_TURN = 360.0
-CRS_MEMBER = re.compile(r'"crs"\s*:')
-
-
-class Ends(NamedTuple):
-    """Beginning and end of a file, as text."""
-
-    start: str
-    end: str
-
-    @property
-    def is_collection(self) -> bool:
-        """Return whether this is a GeoJSON feature collection."""
-        return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
-
-    @property
-    def is_json(self) -> bool:
-        """Return whether this is JSON: GeoJSON in one of its ways."""
-        return self.start.lstrip(SEPARATOR)[:1] == "{"
-
-    @property
-    def is_lines(self) -> bool:
-        """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
-        first, _, further = self.start.lstrip(SEPARATOR).partition("\n")
-        return (
-            further.lstrip(SEPARATOR).startswith("{")
-            and (parse_object(first) or {}).get("type") == "Feature"
-        )
-
-    @property
-    def has_whole_outline(self) -> bool:
-        """Return whether the last line of a table has no outline (WKT) that is left open."""
-        last = self.end.rpartition("\n")[2]
-        return "POLYGON" not in last.upper() or last.count("(") <= last.count(")")
-
-    @property
-    def has_whole_end(self) -> bool:
-        """Return whether the last line is whole JSON, or too long to see its beginning."""
-        before, _, last = self.end.rpartition("\n")
-        return not before or parse_object(last.strip(SEPARATOR)) is not None
-
-
-def read_ends(content: CsvFile) -> Ends:
-    """Read the beginning and the end of a file; a packed one is unpacked for that, which
-    shows whether it was cut.
-
-    Raises:
-        InputError: it cannot be unpacked.
-    """
-    with content.open() as stream:
-        first = last = stream.read(LOOKED_AT)
-        if content.is_plain:
-            stream.seek(max(content.path.stat().st_size - LOOKED_AT, 0))
-            last = stream.read()
-        while chunk := stream.read(CHUNK_BYTES):
-            last = (last + chunk)[-LOOKED_AT:]
-    return Ends(
-        first.decode("utf-8-sig", "replace").lstrip(), last.decode("utf-8", "replace").strip()
-    )
-
-
-def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that a text is; None for another text."""
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def check_named_crs(path: Path, ends: Ends, read: pyproj.CRS | None) -> None:
-    """Refuse a GeoJSON if its `crs` differs from `read`, the CRS that GDAL reads.
-
-    Raises:
-        InputError: the `crs` is not understood; the message quotes it.
-    """
-    stated = _named_crs(ends)
-    if stated is None:
-        return
-    properties = (
-        stated.get("properties")
-        if isinstance(stated, dict) and stated.get("type") == "name"
-        else None
-    )
-    try:
-        named = pyproj.CRS.from_user_input(
-            str(properties["name"]) if isinstance(properties, dict) else ""
-        )
-    except (KeyError, pyproj.exceptions.CRSError):
-        named = None
-    if named is None or read is None or named.is_projected != read.is_projected:
-        raise InputError(
-            f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name "
-            "such as "
-            '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove '
-            "it where the "
-            "coordinates are degrees of longitude and latitude (WGS 84).",
-            key="geojson.unknown_crs",
-        )
-
-
-def assumes_crs(ends: Ends | None) -> bool:
-    """Return whether a file is a GeoJSON without `crs`, for which GDAL assumes WGS 84."""
-    return ends is not None and ends.is_json and _named_crs(ends) is None
-
-
-def are_degrees(geometry: NDArray[np.object_]) -> bool:
-    """Return whether most coordinates (N,) may be degrees from -180 or 0, in any order of axes."""
-    places = shapely.get_coordinates(geometry)
-    return not len(places) or bool((np.nanmedian(np.abs(places), axis=0) <= WHOLE_TURN).all())
-
-
-def _named_crs(ends: Ends) -> Any:
-    """Return the collection's own `crs` member; None without one.
-
-    It is the collection's own, and not that of something within it, if what is before it or
-    after it is all of an object's rest.
-    """
-    for match in CRS_MEMBER.finditer(ends.start):
-        if parse_object(ends.start[: match.start()].rstrip().removesuffix(",") + "}") is not None:
-            try:
-                return json.JSONDecoder().raw_decode(ends.start[match.end() :].lstrip())[0]
-            except ValueError:
-                return ends.start[match.end() :][:80]
-    tails = (
-        parse_object("{" + ends.end[match.start() :]) for match in CRS_MEMBER.finditer(ends.end)
-    )
-    return next((members["crs"] for members in tails if members is not None), None)
-
+from plumbline.sources.footprints.ends import LOOKED_AT, Ends, read_ends
+from plumbline.sources.footprints.geometry import NAMED
+from plumbline.sources.footprints.shapefile import SHP
 
 GEODATABASE, GDBTABLE = ".gdb", ".gdbtable"
 ZIPPED_SUFFIXES = (
@@ -199,84 +60,113 @@ FOLDER_SUFFIXES = (GDBTABLE, SHP, ".tab")
 TILES = ".mbtiles"
 LINES = "GeoJSONSeq:"
 """Prefix by which GDAL reads each line as a feature: Microsoft's footprints are named `.csv.gz`."""
-
-
-class Source(NamedTuple):
-    """Name for GDAL to open, with the file's beginning and end; None for a folder or an
-    unread file."""
-
-    name: str
-    ends: Ends | None
-    language: int | None = None
-    """Language driver of a Shapefile with texts in any encoding; see `find_language`."""
-    content: CsvFile | None = None
-    """File with its bytes; None of a folder."""
+PARQUET_SUFFIXES = (".parquet", ".geoparquet")
+FEATHER_SUFFIXES = (".feather", ".arrow")
+VECTOR_SUFFIXES = (*FILE_SUFFIXES, *PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
+"""Suffixes of files that `read_vector` reads."""
+HIDDEN = "._"
+"""First characters of names of files that Arrow passes over, as those of Spark and of macOS."""
+NAMES = ("building", "footprint", "pand", "gebaeude", "gebäude", "batiment", "bâtiment", "edific")
+"""Words in the names of layers of footprints."""
+NUMBER = re.compile(r"((?<!\d)(?:19|20)\d\d(?:(?:0[1-9]|1[0-2])(?:[0-3]\d)?)?(?!\d))|\d+")
+"""Number of a tile; or (group 1) a year or day, which distinguishes editions."""
 
 
 class Piece(NamedTuple):
     """A file to read, alone or as a part of the footprints."""
 
     path: Path
-    member: str | None = None
-    """Name of a file in the zip; None: the likeliest."""
+    name: str
+    """Name for GDAL to open."""
+    layer: str | None = None
+    """Name of the layer to read; None: see `choose_layers`."""
+    ends: Ends | None = None
+    """Its beginning and end; None of a folder, a geodatabase and a Parquet."""
+    is_columnar: bool = False
+    """True for a Parquet, a folder of them, or a Feather."""
 
 
 def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
-    """Return the files that make up the footprints: the path, or the numbered parts in a
-    folder or zip.
+    """Find the files of footprints in a path: the file itself, one in a zip, or the numbered
+    parts in a folder or zip.
 
     Args:
         path: what the user names. layer: in a zip of several files also the name of one.
 
     Raises:
-        InputError: as `find_source`; or a folder of other files than parts.
+        InputError: a folder of other files than parts; a zip or gzip that is damaged, not
+            safe to read, or without footprints; a text that is cut off; a layer of a
+            GeoParquet.
     """
-    if path.is_file() and is_zip(path):
-        members = _likeliest(path)
-        named = [
-            name
-            for name in members
-            if PurePosixPath(name).stem.casefold() == (layer or "").casefold()
-        ]
-        if len(named) == 1:
-            return [Piece(path, named[0])]
-        if layer is None and are_parts(members) and not any(map(is_geodatabase, members)):
-            warn(
-                "%s: its parts %s are read as one.",
-                path,
-                ", ".join(members[:NAMED]),
-                key="footprints.read_as_one",
+    if _is_columnar(path):
+        if layer is not None:
+            raise InputError(
+                f"{path}: no layer {layer}; a GeoParquet has no layers.", key="layer.missing"
             )
-            return [Piece(path, name) for name in members]
-    if not path.is_dir() or is_read_as_one(path):
-        return [Piece(path)]
-    parts = _list_files(path)
-    if are_parts([part.name for part in parts]):
-        warn(
-            "%s: its parts %s are read as one.",
-            path,
-            ", ".join(part.name for part in parts[:NAMED]),
-            key="footprints.read_as_one",
+        return [Piece(path, str(path), is_columnar=True)]
+    files = _list_parts(path) if path.is_dir() and not _is_read_as_one(path) else [path]
+    chosen = [
+        (file, member)
+        for file in files
+        for member in _choose_members(file, layer, is_part=len(files) > 1)
+    ]
+    if len(chosen) > 1:
+        names = ", ".join(
+            str(member) if file == path else file.name for file, member in chosen[:NAMED]
         )
-        return [Piece(part) for part in parts]
-    names = ", ".join(part.name for part in parts[:NAMED])
+        warn("%s: its parts %s are read as one.", path, names, key="footprints.read_as_one")
+    return [_find_piece(file, layer, member) for file, member in chosen]
+
+
+def _is_columnar(path: Path) -> bool:
+    """Return whether a path is a Parquet, a folder of them, or a Feather."""
+    if path.is_dir():
+        return any(
+            file.suffix.lower() in PARQUET_SUFFIXES and file.name[0] not in HIDDEN
+            for file in path.rglob("*")
+        )
+    return path.suffix.lower() in (*PARQUET_SUFFIXES, *FEATHER_SUFFIXES)
+
+
+def is_folder_of_footprints(path: Path) -> bool:
+    """Return whether `read_vector` reads a folder as one: a geodatabase, a Shapefile, or parts."""
+    return path.is_dir() and (
+        _is_read_as_one(path)
+        or _is_columnar(path)
+        or are_parts([file.name for file in _list_files(path)])
+    )
+
+
+def are_parts(names: Sequence[str]) -> bool:
+    """Return whether several names differ in their numbers alone, as those of tiles do."""
+    return (
+        len(names) > 1
+        and len({NUMBER.sub(lambda match: match[1] or "#", name).casefold() for name in names}) == 1
+    )
+
+
+def name_alike(names: list[str]) -> list[str]:
+    """Return the names that look like footprints."""
+    return [name for name in names if any(word in name.lower() for word in NAMES)]
+
+
+def _list_parts(folder: Path) -> list[Path]:
+    """Return the numbered parts of footprints in a folder."""
+    parts = _list_files(folder)
+    names = [part.name for part in parts]
+    if are_parts(names):
+        return parts
     raise InputError(
-        f"{path}: a folder, and any of its files may hold the footprints ({names}). Give one of "
-        "them, or "
-        "name the parts of a city alike, as houses_1.gpkg, houses_2.gpkg."
+        f"{folder}: a folder, and any of its files may hold the footprints "
+        f"({', '.join(names[:NAMED])}). Give one of them, or name the parts of a city alike, as "
+        "houses_1.gpkg, houses_2.gpkg."
         if parts
-        else f"{path}: a folder without footprints. Give the file that holds them.",
+        else f"{folder}: a folder without footprints. Give the file that holds them.",
         key="folder.ambiguous" if parts else "folder.no_footprints",
     )
 
 
-def is_folder_of_parts(path: Path) -> bool:
-    """Return whether a folder holds numbered parts, of footprints or, in csv or zip,
-    perhaps of points."""
-    return are_parts([file.name for file in _list_files(path)])
-
-
-def is_read_as_one(path: Path) -> bool:
+def _is_read_as_one(path: Path) -> bool:
     """Return whether GDAL reads a folder: a file geodatabase, Shapefiles, MapInfo's tables."""
     return any(
         file.suffix.lower() in FOLDER_SUFFIXES and not file.name.startswith(".")
@@ -300,55 +190,78 @@ def unpacked_suffix(name: str) -> str:
     return _suffix(name.lower().removesuffix(".gz"))
 
 
-def is_zip(path: Path) -> bool:
-    """Return whether a file begins as a zip."""
-    with path.open("rb") as stream:
-        return stream.read(len(ZIP_START)) == ZIP_START
-
-
-def find_source(path: Path, member: str | None = None) -> Source:
-    """Find the file of footprints in a path: the file itself, or one in a zip or folder.
+def _choose_members(path: Path, layer: str | None, is_part: bool) -> Sequence[str | None]:
+    """Return the files of a zip to read: the one that is named as the layer, numbered parts,
+    or the likeliest; None for another file.
 
     Args:
-        path: the file or folder. member: of a zip; None: the likeliest.
-
-    Raises:
-        InputError: a zip or gzip that is damaged, not safe to read, or without footprints;
-            a Shapefile that is not whole.
+        path: the file. layer: its name, if the user names one.
+        is_part: True if the file is a part of a city itself, of which one file is read.
     """
-    shapes = (
-        [file for file in path.glob("[!.]*") if file.suffix.lower() == SHP] if path.is_dir() else []
+    if not path.is_file() or not _read_start(path).startswith(ZIP_START):
+        return [None]
+    members = _list_likeliest(path)
+    if not is_part:
+        named = [name for name in members if _is_named(name, layer)]
+        if len(named) == 1:
+            return named
+        if layer is None and are_parts(members) and not any(map(_is_geodatabase, members)):
+            return members
+    alike = name_alike(members)
+    chosen = alike[0] if len(alike) == 1 else members[0]
+    if len(members) > 1:
+        warn(
+            "%s: %s found in it, %s is read.",
+            path,
+            ", ".join(members[:NAMED]),
+            chosen,
+            key="archive.member_chosen",
+        )
+    return [chosen]
+
+
+def _list_likeliest(path: Path) -> list[str]:
+    """List the files of the likeliest kind in any folder of a zip; for a file geodatabase,
+    its folder."""
+    names, vectors = zip_members(path), vector_members(path, ZIPPED_SUFFIXES)
+    advice = describe_archive(names)
+    if not vectors or advice.startswith("It is"):
+        listed = ", ".join(names[:NAMED]) or "nothing"
+        raise InputError(
+            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds "
+            f"{listed}. {advice or 'Unpack it, and give the file of footprints.'}",
+            key="archive.no_footprints",
+        )
+    members = dict.fromkeys(
+        str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name for name in vectors
     )
-    if len(shapes) == 1:
-        check_whole(shapes[0])
-        return Source(str(path), None, find_language(shapes[0]))
+    kinds = {name: GDBTABLE if _is_geodatabase(name) else _suffix(name) for name in members}
+    likeliest = min(kinds.values(), key=ZIPPED_SUFFIXES.index)
+    return [name for name, kind in kinds.items() if kind == likeliest]
+
+
+def _find_piece(path: Path, layer: str | None, member: str | None) -> Piece:
+    """Find out how to read a file, or a member of a zip."""
     if not path.is_file():
-        return Source(str(path), None)
+        return Piece(path, str(path), layer)
     if path.suffix.lower() == TILES:
         raise InputError(f"{path}: {OF_TILES}", key="file.foreign")
     check_finished(path)
-    with path.open("rb") as stream:
-        start = stream.read(LOOKED_AT)
+    start = _read_start(path)
     if (kind := kind_of(start) or "").endswith("archive"):
         raise InputError(f"{path}: {kind}. {UNPACK}.", key="file.foreign")
-    if start.startswith(ZIP_START):
-        member = member or choose_member(path, _likeliest(path))
-        if is_geodatabase(member):
-            return Source(gdal_name(path, member).rstrip("/."), None)
-        if _suffix(member) == GEOPACKAGE:
-            check_complete(path, member, zip_members(path))
-        name, content = gdal_name(path, member), CsvFile(path, member)
+    check_zip(path, start)
+    name, content = str(path), CsvFile(path, member)
+    if member is not None:
+        name = gdal_name(path, member)
+        if _is_geodatabase(member):
+            return Piece(path, name.rstrip("/."), layer)
+        layer = None if _is_named(member, layer) else layer
     elif start.startswith(GZIP_START):
-        name, content = (
-            f"/vsigzip/{path.resolve()}",
-            CsvFile(path, gzipped=True, max_ratio=MAX_VECTOR_RATIO),
-        )
-    else:
-        check_zip(path, start)
-        if start.startswith(SQLITE_START):
-            check_complete(path)
-        name, content = str(path), CsvFile(path)
-    check_whole(path, member)
+        name = f"/vsigzip/{path.resolve()}"
+        content = CsvFile(path, gzipped=True, max_ratio=MAX_VECTOR_RATIO)
+    if start.startswith(SQLITE_START) or _suffix(member or "") == GEOPACKAGE:
+        check_complete(path, member, zip_members(path) if member else ())
     ends = read_ends(content)
     if (problem := what_else(ends.start)) is not None:
         raise InputError(f"{content}: {problem}", key="file.foreign")
@@ -358,40 +271,23 @@ def find_source(path: Path, member: str | None = None) -> Source:
             "buildings at its end are missing.",
             key="geojson.cut_off",
         )
-    return Source(
-        f"{LINES}{name}" if ends.is_lines else name, ends, find_language(path, member), content
-    )
+    return Piece(path, f"{LINES}{name}" if ends.is_lines else name, layer, ends)
 
 
-def is_geodatabase(member: str) -> bool:
+def _read_start(path: Path) -> bytes:
+    with path.open("rb") as stream:
+        return stream.read(LOOKED_AT)
+
+
+def _is_named(member: str, layer: str | None) -> bool:
+    """Return whether a layer has the name of a file in a zip."""
+    return PurePosixPath(member).stem.casefold() == (layer or "").casefold()
+
+
+def _is_geodatabase(member: str) -> bool:
     """Return whether a name in a zip is the folder of a file geodatabase (.gdb), or the zip
     itself is one."""
     return member == "." or PurePosixPath(member).suffix.lower() == GEODATABASE
-
-
-def _likeliest(path: Path) -> list[str]:
-    """Find the files of the likeliest kind in any folder of a zip; for a file geodatabase,
-    its folder."""
-    members = vector_members(path, ZIPPED_SUFFIXES)
-    members = list(
-        dict.fromkeys(
-            str(PurePosixPath(name).parent) if _suffix(name) == GDBTABLE else name
-            for name in members
-        )
-    )
-    if not members or describe_archive(zip_members(path)).startswith("It is"):
-        names = ", ".join(zip_members(path)[:NAMED]) or "nothing"
-        raise InputError(
-            f"{path}: no file of footprints ({', '.join(ZIPPED_SUFFIXES)}) in the zip; it holds "
-            f"{names}. "
-            + (
-                describe_archive(zip_members(path)) or "Unpack it, and give the file of footprints."
-            ),
-            key="archive.no_footprints",
-        )
-    kinds = [GDBTABLE if is_geodatabase(name) else _suffix(name) for name in members]
-    kind = min(kinds, key=ZIPPED_SUFFIXES.index)
-    return [name for name, suffix in zip(members, kinds, strict=True) if suffix == kind]
 
 
 def _suffix(name: str) -> str:

@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE
-from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
-from plumbline.sources.footprints.ids import mend_integers
-from plumbline.sources.footprints.source import are_degrees
+from plumbline.sources.footprints.ends import Ends
+from plumbline.sources.footprints.layers import mend_integers
+from plumbline.sources.footprints.source import FEATHER_SUFFIXES
+from plumbline.sources.globe import are_degrees
 
 OUTLINE = re.compile(
     r'(?:^|[,;\t|"\n])\s*(?:SRID=\d+;\s*)?(?:MULTI)?POLYGON\s*(?:Z|M|ZM)?\s*\(', re.IGNORECASE
@@ -39,7 +40,6 @@ HEX = re.compile(
 """An outline as hexadecimal WKB, as PostGIS writes a geometry into a csv."""
 EWKT = re.compile(r"\s*SRID=(\d+);", re.IGNORECASE)
 SEPARATORS = (",", ";", "\t", "|")
-FEATHER_SUFFIXES = (".feather", ".arrow")
 GEO = b"geo"
 """Key of GeoParquet's metadata."""
 EXTENSION_ABOUT = b"ARROW:extension:metadata"
@@ -67,22 +67,26 @@ def has_outlines(start: str) -> bool:
     return bool(OUTLINE.search(start) or HEX.search(start))
 
 
-def read_csv(
-    start: str, table: CsvFile, crs: str | None, area: Area | None
-) -> geopandas.GeoDataFrame:
+def read_csv(ends: Ends, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
     """Read a csv with a column of outlines; all other columns are text.
 
     Args:
-        start: how the csv begins, as text.
-        table: the csv, packed or not.
+        ends: beginning and end of the csv, packed or not.
         crs: CRS that the user states, for a file that states none.
         area: keeps only the rows that reach into it.
 
     Raises:
-        InputError: no column or several hold outlines, or rows differ in their CRS.
+        InputError: it is cut off, no column or several hold outlines, or rows differ in
+            their CRS.
         pa.ArrowException: the rows are no table.
     """
-    header = (start.splitlines() or [""])[0]
+    table = ends.content
+    if not ends.has_whole_outline:
+        raise InputError(
+            f"{table.path}: cut off: its last outline has no end. Download it again.",
+            key="csv.cut_off",
+        )
+    header = (ends.start.splitlines() or [""])[0]
     if OUTLINE.match(header):
         raise InputError(
             f"{table}: its first line is an outline. Write the names of the columns before it, "
@@ -105,7 +109,9 @@ def read_csv(
         return _collect(str(table), (batch.cast(schema) for batch in reader), crs or default, area)
 
 
-def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.GeoDataFrame:
+def read_parquet(
+    path: Path, crs: str | None, area: Area | None
+) -> tuple[geopandas.GeoDataFrame, bool]:
     """Read GeoParquet, GeoPandas' Feather, or a Parquet with outlines as WKB or WKT that
     lacks GeoParquet's metadata.
 
@@ -114,38 +120,32 @@ def read_parquet(path: Path, crs: str | None, area: Area | None) -> geopandas.Ge
         crs: CRS that the user states, for a file that states none.
         area: keeps only the rows that reach into it.
 
+    Returns:
+        The table; and whether the file states its CRS, or that it has none.
+
     Raises:
         InputError: no column or several hold outlines, or rows differ in their CRS.
         ValueError, pa.ArrowException: it is no Parquet.
     """
     if path.suffix.lower() in FEATHER_SUFFIXES:
-        return _with_index(geopandas.read_feather(path))
+        return _with_index(geopandas.read_feather(path)), True
     dataset = pa_dataset.dataset(path, format="parquet")
-    about, bounds = _describe_outlines(dataset), None
+    about, bounds, crs_of_file = _describe_outlines(dataset), None, None
+    states_crs = about is None or "crs" in about
     if about is not None and area is not None:
-        crs_of_file = (
-            about["crs"] if "crs" in about else _find_default_crs(dataset, about["name"], crs)
-        )
-        if crs_of_file is not None and "covering" in about:
-            bounds = area.bounds_in(pyproj.CRS(crs_of_file))
-        elif crs_of_file is not None and about.get("encoding") == "WKB":
-            about, crs = (
-                None,
-                crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file),
-            )
+        crs_of_file = about["crs"] if states_crs else _find_default_crs(dataset, about["name"], crs)
+        is_plain_wkb = "covering" not in about and about.get("encoding") == "WKB"
+        if crs_of_file is not None and is_plain_wkb:
+            about = None
+            crs = crs_of_file if isinstance(crs_of_file, str) else json.dumps(crs_of_file)
     if about is None:
-        return _collect(str(path), dataset.to_batches(batch_size=BATCH_ROWS), crs, area)
+        return _collect(str(path), dataset.to_batches(batch_size=BATCH_ROWS), crs, area), states_crs
+    if area is not None and crs_of_file is not None and "covering" in about:
+        bounds = area.bounds_in(pyproj.CRS(crs_of_file))
     frame = geopandas.read_parquet(path, bbox=bounds)
     if bounds is None:
         mend_integers(frame, lambda names: pq.read_table(path, columns=names))
-    return _with_index(frame)
-
-
-def states_crs(path: Path) -> bool:
-    """Return whether a Parquet of footprints, or a folder of them, states a CRS, or that it
-    has none."""
-    about = _describe_outlines(pa_dataset.dataset(path, format="parquet"))
-    return about is None or "crs" in about
+    return _with_index(frame), states_crs
 
 
 def _describe_outlines(dataset: pa_dataset.Dataset) -> dict[str, Any] | None:

@@ -32,9 +32,10 @@ from plumbline.sources.files.opened import (
     zip_members,
 )
 from plumbline.sources.files.streams import ColumnFile
-from plumbline.sources.footprints.open import READ_FAULTS, first_line_of
-from plumbline.sources.footprints.pages import Page, read_page, warn_of_page
-from plumbline.sources.footprints.source import are_degrees, assumes_crs, find_source
+from plumbline.sources.footprints.ends import Page, read_page, warn_of_page
+from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
+from plumbline.sources.footprints.source import find_pieces
+from plumbline.sources.globe import are_degrees
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
 """First bytes of Shapefile, GeoPackage, FlatGeobuf and GeoJSON."""
@@ -262,8 +263,8 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
             pyproj.CRS(about["crs"]) if about["crs"] else None,
             about["geometry_name"] or "wkb_geometry",
         )
-        ends = find_source(path).ends if _is_text(file, source) else None
-        is_granted = crs == GLOBE and assumes_crs(ends)
+        ends = find_pieces(path)[0].ends if _is_text(file, source) else None
+        is_granted = crs == GLOBE and ends is not None and ends.assumes_crs
         is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
         if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
             crs = None
@@ -278,7 +279,7 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
         places=PLACES[degrees],
         has_heights=kind.startswith("2.5D") or " Z" in kind,
         attributes=attributes,
-        page=None if ends is None else read_page(*ends),
+        page=None if ends is None else read_page(ends.start, ends.end),
     )
 
 

@@ -1,16 +1,26 @@
-"""Warn of a server's answer that is one page of several, or was broken off, by its own counts."""
+"""Read what a text file states at its beginning and end: its kind, CRS, and a server's counts."""
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from plumbline.core.console import warn
-from plumbline.sources.footprints.source import parse_object
+import pyproj
 
+from plumbline.core.console import warn
+from plumbline.core.errors import InputError
+from plumbline.sources.files.streams import CsvFile
+
+LOOKED_AT = 2**16
+"""Bytes at the beginning and the end of a file in which `crs` is looked for."""
+CHUNK_BYTES = 2**22
+SEPARATOR = "\x1e\r\n \t"
+"""Characters that may precede a feature: white space, and the separator of RFC 8142."""
+CRS_MEMBER = re.compile(r'"crs"\s*:')
 FEATURES = re.compile(r'"features"\s*:\s*\[')
 AFTER_ARRAY = re.compile(r'\]\s*,\s*(?=")')
 ROOT = re.compile(r"<(?:\w+:)?FeatureCollection\b([^>]*)>")
@@ -32,9 +42,96 @@ NEXT = ("next", "@odata.nextLink", "@iot.nextLink")
 REQUEST = "wfsrequest.txt"
 """GeoServer puts the request into its zip of Shapefiles; its preview of a layer asks for 50
 features."""
-LOOKED_AT = 2**16
 LIMIT = re.compile(r"[?&](?:maxFeatures|count)=(\d+)", re.IGNORECASE)
 SIGNS = ("exceededTransferLimit", "remark", *MATCHED, *RETURNED, *NEXT)
+
+
+class Ends(NamedTuple):
+    """Beginning and end of a file, as text."""
+
+    start: str
+    end: str
+    content: CsvFile
+    """The file with its bytes."""
+
+    @property
+    def is_collection(self) -> bool:
+        """Return whether this is a GeoJSON feature collection."""
+        return self.start[:1] == "{" and '"FeatureCollection"' in self.start + self.end
+
+    @property
+    def is_lines(self) -> bool:
+        """Return whether each line is a feature (GeoJSONL, GeoJSON text sequences)."""
+        first, _, further = self.start.lstrip(SEPARATOR).partition("\n")
+        return (
+            further.lstrip(SEPARATOR).startswith("{")
+            and (parse_object(first) or {}).get("type") == "Feature"
+        )
+
+    @property
+    def has_whole_outline(self) -> bool:
+        """Return whether the last line of a table has no outline (WKT) that is left open."""
+        last = self.end.rpartition("\n")[2]
+        return "POLYGON" not in last.upper() or last.count("(") <= last.count(")")
+
+    @property
+    def has_whole_end(self) -> bool:
+        """Return whether the last line is whole JSON, or too long to see its beginning."""
+        before, _, last = self.end.rpartition("\n")
+        return not before or parse_object(last.strip(SEPARATOR)) is not None
+
+    @property
+    def named_crs(self) -> Any:
+        """Return the collection's own `crs` member; None without one.
+
+        It is the collection's own, and not that of something within it, if what is before it or
+        after it is all of an object's rest.
+        """
+        for match in CRS_MEMBER.finditer(self.start):
+            if (
+                parse_object(self.start[: match.start()].rstrip().removesuffix(",") + "}")
+                is not None
+            ):
+                try:
+                    return json.JSONDecoder().raw_decode(self.start[match.end() :].lstrip())[0]
+                except ValueError:
+                    return self.start[match.end() :][:80]
+        tails = (
+            parse_object("{" + self.end[match.start() :]) for match in CRS_MEMBER.finditer(self.end)
+        )
+        return next((members["crs"] for members in tails if members is not None), None)
+
+    @property
+    def assumes_crs(self) -> bool:
+        """Return whether this is a GeoJSON without `crs`, for which GDAL assumes WGS 84."""
+        return self.start.lstrip(SEPARATOR)[:1] == "{" and self.named_crs is None
+
+
+def read_ends(content: CsvFile) -> Ends:
+    """Read the beginning and the end of a file; a packed one is unpacked for that, which
+    shows whether it was cut.
+
+    Raises:
+        InputError: it cannot be unpacked.
+    """
+    with content.open() as stream:
+        first = last = stream.read(LOOKED_AT)
+        if content.is_plain:
+            stream.seek(max(content.path.stat().st_size - LOOKED_AT, 0))
+            last = stream.read()
+        while chunk := stream.read(CHUNK_BYTES):
+            last = (last + chunk)[-LOOKED_AT:]
+    start, end = first.decode("utf-8-sig", "replace"), last.decode("utf-8", "replace")
+    return Ends(start.lstrip(), end.strip(), content)
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object that a text is; None for another text."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 class Page(NamedTuple):
@@ -68,6 +165,24 @@ def read_page(start: str, end: str) -> Page:
         for name, value in members
     )
     return Page(_number(members, counts), _number(members, RETURNED), has_more, remark)
+
+
+def check_statements(ends: Ends, crs: pyproj.CRS | None, n_features: int | None) -> None:
+    """Check features against what their file states, and warn if the server has more.
+
+    Args:
+        ends: beginning and end of the file.
+        crs: CRS of the features.
+        n_features: number of the features; None if not all were looked at.
+
+    Raises:
+        InputError: the `crs` of a GeoJSON is not understood; the message quotes it.
+    """
+    if ends.is_collection and (stated := ends.named_crs) is not None:
+        _check_named_crs(ends.content.path, stated, crs)
+    warn_of_page(ends.content, read_page(ends.start, ends.end), n_features)
+    if ends.content.member is not None and n_features is not None:
+        _warn_of_request(ends.content.path, n_features)
 
 
 def warn_of_page(source: object, page: Page, read: int | None) -> None:
@@ -122,7 +237,31 @@ def warn_of_page(source: object, page: Page, read: int | None) -> None:
         )
 
 
-def warn_of_request(path: Path, read: int) -> None:
+def _check_named_crs(path: Path, stated: Any, read: pyproj.CRS | None) -> None:
+    """Refuse the `crs` of a GeoJSON if it differs from `read`, the CRS that GDAL reads."""
+    properties = (
+        stated.get("properties")
+        if isinstance(stated, dict) and stated.get("type") == "name"
+        else None
+    )
+    try:
+        named = pyproj.CRS.from_user_input(
+            str(properties["name"]) if isinstance(properties, dict) else ""
+        )
+    except (KeyError, pyproj.exceptions.CRSError):
+        named = None
+    if named is None or read is None or named.is_projected != read.is_projected:
+        raise InputError(
+            f"{path}: crs {json.dumps(stated)[:120]} found, which is not known. Give it a name "
+            "such as "
+            '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::3035"}}, or remove '
+            "it where the "
+            "coordinates are degrees of longitude and latitude (WGS 84).",
+            key="geojson.unknown_crs",
+        )
+
+
+def _warn_of_request(path: Path, read: int) -> None:
     """Warn if a zip of GeoServer has as many features (`read`) as its request allowed."""
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(REQUEST)]
