@@ -84,8 +84,7 @@ def check_onnxruntime() -> Iterator[Finding]:
         yield fault(
             f"{message} cannot be imported: {output.last}",
             f"`pip install --force-reinstall --no-deps {name}=={runtimes[name]}`: the other one "
-            "may have "
-            "taken its files along when it was uninstalled.",
+            "may have taken its files along when it was uninstalled.",
         )
     else:
         yield ok(f"{message}, with {', '.join(output.out.splitlines()[-1].split())}")
@@ -210,8 +209,7 @@ def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
         return fault(
             f"{gpus}; PyTorch {torch.version} sees no GPU",
             f"Check that the driver is for CUDA {torch.cuda.split('.')[0]} or newer, that "
-            "CUDA_VISIBLE_DEVICES does "
-            "not hide the GPU, and that this user may open /dev/nvidia*.",
+            "CUDA_VISIBLE_DEVICES does not hide the GPU, and that this user may open /dev/nvidia*.",
         )
     return ok(f"{gpus}; PyTorch {torch.version} computes on it")
 

@@ -285,8 +285,7 @@ class Signature:
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(
                 f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no "
-                "scatterer. "
-                "Leave such buildings out.",
+                "scatterer. Leave such buildings out.",
                 key="inputs.no_scatterer",
             )
         mask_BL = inputs[MASK]
@@ -295,10 +294,8 @@ class Signature:
         if (late_B := (mask_BL[:, 1:] > mask_BL[:, :-1]).any(axis=1)).any():
             raise InputError(
                 f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding "
-                "before a "
-                "scatterer. Scatterers take the first places of a row, in order along the longer "
-                "side; "
-                "padding comes behind them.",
+                "before a scatterer. Scatterers take the first places of a row, in order along "
+                "the longer side; padding comes behind them.",
                 key="inputs.padding_first",
             )
         for name in FLOATS if finite else ():
@@ -355,10 +352,8 @@ class Signature:
         if self.max_length is not None and length > self.max_length:
             raise InputError(
                 f"model inputs: {length} scatterers a building found, at most {self.max_length} "
-                "allowed. "
-                "`prepare.max_points` leaves so many; a model for more must be trained with a "
-                "larger "
-                "one.",
+                "allowed. `prepare.max_points` leaves so many; a model for more must be trained "
+                "with a larger one.",
                 key="inputs.too_long",
             )
         if self.max_batch is not None and batch > self.max_batch:

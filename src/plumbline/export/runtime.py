@@ -69,8 +69,8 @@ class OnnxModel(Released):
         if self._session.get_providers()[0] != provider:
             raise InputError(
                 f"{path}: {provider} did not start, and ONNX Runtime took "
-                f"{self._session.get_providers()[0]}. Its "
-                "libraries are missing or of another version.",
+                f"{self._session.get_providers()[0]}. Its libraries are missing or of another "
+                "version.",
                 key="onnx.provider_not_started",
             )
         shapes = {value.name: value.shape for value in self._session.get_inputs()}

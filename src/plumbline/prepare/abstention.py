@@ -345,8 +345,7 @@ def reason_sentences(limits: Prepare) -> dict[str, str]:
         "few_points": f"it has too few points: {limits.min_points} and one more for each track "
         "are needed",
         "noisy_points": "its points are too noisy (strain error above "
-        f"{limits.max_strain_error_permille:g} permille), "
-        "or all on one line",
+        f"{limits.max_strain_error_permille:g} permille), or all on one line",
         "out_of_distribution": "it, its points or their period are unlike anything the model was "
         "trained on",
     }

@@ -320,7 +320,6 @@ def about_groups(parts: Sequence[ProfilePart]) -> str:
     )
     return (
         f" Of profile rows, each building counts as a block: {groups} blocks. Rows of equal span "
-        "and "
-        "width are of one building, unless profiles.same_building in params.yaml "
+        "and width are of one building, unless profiles.same_building in params.yaml "
         "(ingest.products) changes that."
     )

@@ -62,8 +62,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
         if missing:
             raise InputError(
                 f"{registry.name}: an alias names version {min(missing)}, which is not there. "
-                "Nothing was "
-                "removed. See `plumbline release list`, and set the alias again.",
+                "Nothing was removed. See `plumbline release list`, and set the alias again.",
                 key="registry.alias_without_version",
             )
         going = plan_tidy(versions, aliased, params)

@@ -342,9 +342,8 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
         'aria-label="Points on footprints">'
         '<g fill="#e4e1da" stroke="#8a8578" stroke-width="0.6" '
         f'fill-rule="evenodd">{"".join(shapes)}</g>'
-        f"<g>{''.join(dots)}</g></svg>"
-        f"<p>Mean velocity along the line of sight, {-limit:.0f} (violet, away) to {limit:.0f} "
-        "mm a year (green).</p>"
+        f"<g>{''.join(dots)}</g></svg><p>Mean velocity along the line of sight, {-limit:.0f} "
+        f"(violet, away) to {limit:.0f} mm a year (green).</p>"
     )
 
 

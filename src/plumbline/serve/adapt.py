@@ -393,8 +393,7 @@ def _format_card(about: AboutAdapter) -> str:
             f"# Plumbline, adapted: {about.name}",
             "",
             f"A trained model with an adapter fitted to {about.labels} labelled buildings. "
-            "Figures by "
-            "cross-validation on these:",
+            "Figures by cross-validation on these:",
             "",
             "| | base | adapted |",
             "|---|---|---|",

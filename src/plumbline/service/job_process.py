@@ -213,8 +213,7 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
     if len(city.footprints) > task["footprints"]:
         raise InputError(
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes "
-            f"{task['footprints']}. "
-            "Cut the file to your area.",
+            f"{task['footprints']}. Cut the file to your area.",
             key="footprints.too_many",
         )
     return city, buildings

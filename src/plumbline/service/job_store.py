@@ -385,8 +385,7 @@ def buildings_file(folder: Path) -> Path | None:
         names = ", ".join(path.name for path in paths)
         raise InputError(
             f"buildings: {names} found; one file is needed, or all parts of one Shapefile or "
-            "GeoParquet, or "
-            "tiles named alike but for their numbers.",
+            "GeoParquet, or tiles named alike but for their numbers.",
             key="footprints.not_one",
         )
     return main[0] if main else None

@@ -272,8 +272,7 @@ def job_routes(
         responses={
             200: {
                 "description": f"The result. Tables have the columns of `{BUILDING}` (`predict`) "
-                f"or `{RESTORED}` "
-                "(`restore`), in each format.",
+                f"or `{RESTORED}` (`restore`), in each format.",
                 "content": {
                     **{kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)},
                     DEFAULTS["predict"]: {

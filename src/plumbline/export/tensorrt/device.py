@@ -46,8 +46,8 @@ def this_device() -> Device:
     if missing := [problem for problem in (_without_tensorrt(), _without_gpu()) if problem]:
         raise InputError(
             "TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here "
-            f"{'; and '.join(missing)}. To "
-            f"add the extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}.",
+            f"{'; and '.join(missing)}. To add the "
+            f"extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}.",
             key="tensorrt.missing",
         )
     import torch

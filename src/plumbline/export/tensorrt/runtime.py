@@ -147,8 +147,7 @@ def refuse_other(built: Device, here: Device, where: Path) -> None:
     if differing:
         raise InputError(
             f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; "
-            "build "
-            "one here: `plumbline tensorrt PACKAGE --output FOLDER`.",
+            "build one here: `plumbline tensorrt PACKAGE --output FOLDER`.",
             key="engine.other_device",
         )
 

@@ -226,8 +226,7 @@ def load_scenes(folder: Path) -> SceneSet:
     if not len(maps) == len(truth) == len(about):
         raise InputError(
             f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Run "
-            "`plumbline prepare` "
-            "again.",
+            "`plumbline prepare` again.",
             key="scenes.unequal_counts",
         )
     return SceneSet(maps, truth, about)

@@ -228,8 +228,7 @@ def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None
             f"train.start_from: {folder}: network "
             f"{initial.spec.model_dump(exclude={'conditions'})} found, "
             f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, "
-            "or take it out of the "
-            "list.",
+            "or take it out of the list.",
             key="start_from.other_network",
         )
     model.load_state_dict(initial.state_dict())

@@ -191,9 +191,8 @@ def place_points(levels: Levelling, city: CityInMemory, request: Request) -> Pla
     if not (row >= 0).any():
         raise InputError(
             f"{levels.path}: no point is within {REACH_M:g} m of a building of {buildings} (read "
-            f"as {crs}). "
-            "Give longitude and latitude, add building_id, or state the crs of this file under "
-            "ingest.footprints (--params).",
+            f"as {crs}). Give longitude and latitude, add building_id, or state the crs of this "
+            "file under ingest.footprints (--params).",
             key="levelling.no_overlap",
         )
     if np.isfinite(xy).any():

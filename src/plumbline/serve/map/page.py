@@ -141,11 +141,9 @@ def _write_policy(script: str, document: Mapping[str, Any] | None, basemap: str 
     origin = " 'self'" if document is None else ""
     host = _host(document.get("basemap") if document is not None else basemap)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "worker-src blob:; "
-        f"child-src blob:; img-src data: blob:{origin}{host}; connect-src data: "
-        f"blob:{origin}{host}; "
-        "form-action 'none'; base-uri 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src "
+        f"blob:; child-src blob:; img-src data: blob:{origin}{host}; connect-src data: "
+        f"blob:{origin}{host}; form-action 'none'; base-uri 'none'"
     )
 
 

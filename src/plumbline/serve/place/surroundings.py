@@ -97,8 +97,7 @@ def whole_columns(
     if n_one_sided:
         log.info(
             "%d of %d buildings with a settlement are seen well by ascending or by descending "
-            "tracks alone: "
-            "theirs is along the line of sight, not vertical",
+            "tracks alone: theirs is along the line of sight, not vertical",
             n_one_sided,
             int(np.isfinite(settlement).sum()),
         )

@@ -121,8 +121,7 @@ def rate_sentence(rate: DamageRate) -> str:
     elif rate.is_vague:
         sentence = (
             f"{share} of the buildings are taken to be damaged, but the points fit any share "
-            f"from {low} to {high}. "
-            "Read the order of the list, not the number of damaged buildings"
+            f"from {low} to {high}. Read the order of the list, not the number of damaged buildings"
         )
     else:
         sentence = f"About {share} of the judged buildings are damaged ({low} to {high})"

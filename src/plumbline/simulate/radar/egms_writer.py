@@ -175,8 +175,7 @@ FIRST_COLUMNS = (
     "pid,mp_type,latitude,longitude,easting,northing,height_ortho,height_ellipse,line,pixel,"
     "rmse_ts,temporal_coherence,"
     "amplitude_dispersion,incidence_angle,track_angle,los_east,los_north,los_up,mean_velocity,"
-    "mean_velocity_std,"
-    "acceleration,acceleration_std,seasonality,seasonality_std,gnss_velocity"
+    "mean_velocity_std,acceleration,acceleration_std,seasonality,seasonality_std,gnss_velocity"
 )
 
 

@@ -154,8 +154,7 @@ def adapt(
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} "
-            "needed "
-            "(adapt.min_labels). Label more buildings.",
+            "needed (adapt.min_labels). Label more buildings.",
             key="labels.too_few",
         )
     fold_B = _folds(centre, params.seed)

@@ -31,8 +31,7 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
     if isinstance(version, bool) or version not in (1, FORMAT):
         raise InputError(
             f"{path}: gate of format {version!r} found, 1 to {FORMAT} are known. Use the version "
-            "of "
-            "Plumbline that wrote it, or run `plumbline gate` again.",
+            "of Plumbline that wrote it, or run `plumbline gate` again.",
             key="gate.other_format",
         )
 
