@@ -28,7 +28,7 @@ RETRY_DELAYS_S = [10.0, 60.0]
 """Seconds before the first and before the second retry of a step."""
 
 
-def failed(error: PlumblineError | StageFailedError) -> State[Any]:
+def failed(error: PlumblineError) -> State[Any]:
     """Return the state of a step that failed with `error`."""
     name = (
         UNREACHABLE
@@ -149,10 +149,10 @@ def on_dask(stage: str, address: str, say: Say) -> None:
     try:
         count = portions.on_dask(stage, address)
     except PlumblineError as error:
-        raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
+        raise StageFailedError(f"{stage}: {error}", error.exit_code, key=error.key) from error
     except OSError as error:
         reason = f"{stage}: no Dask scheduler answers at {address} ({error})."
-        raise StageFailedError(reason, stage_runner.BAD_INPUT) from error
+        raise StageFailedError(reason, stage_runner.BAD_INPUT, key="dask.no_answer") from error
     say(f"{stage}: {count} portions done on {address}")
 
 
