@@ -246,8 +246,8 @@ def run(
             enable_progress_bar=not quiet,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            inference_mode=losses.strategy
-            not in SHARDED,  # weights gathered by it could not be trained with again
+            # Weights that a sharded strategy gathers in this mode could not be trained with again.
+            inference_mode=losses.strategy not in SHARDED,
             log_every_n_steps=50,
         )
         with interruptible(trainer), together():
