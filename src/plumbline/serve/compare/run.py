@@ -20,7 +20,7 @@ from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, told_unwritten
+from plumbline.core.files import atomic_file, report_write_errors
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import (
@@ -275,7 +275,7 @@ def write_comparison(
     Raises:
         NotWritable: the disk refused.
     """
-    with told_unwritten(path), atomic_file(path) as temporary:
+    with report_write_errors(path), atomic_file(path) as temporary:
         if path.suffix.lower() == ".csv":
             pd.DataFrame(comparison.table.drop(columns="geometry")).to_csv(temporary, index=False)
         else:
@@ -379,7 +379,7 @@ def write_labels(houses: Sequence[House], comparison: Comparison, path: Path) ->
             ],
         }
     )
-    with told_unwritten(path), atomic_file(path) as temporary:
+    with report_write_errors(path), atomic_file(path) as temporary:
         table.to_csv(temporary, index=False)
     log.info(
         "%s: %d buildings labelled by levelling, %d of them damaged",

@@ -15,7 +15,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log, warn
-from plumbline.core.files import atomic_file, told_unwritten
+from plumbline.core.files import atomic_file, report_write_errors
 from plumbline.export.weights import load_network
 from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.buildings import Prepared
@@ -164,7 +164,7 @@ def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, ou
     with ExitStack() as staged:
         if buildings_file is not None:
             path = staged.enter_context(atomic_file(buildings_file))
-            with told_unwritten(buildings_file):
+            with report_write_errors(buildings_file):
                 if buildings_file.suffix == ".parquet":
                     buildings.to_parquet(path, index=False)
                 else:

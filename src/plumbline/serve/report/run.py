@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
-from plumbline.core.files import told_unwritten, write_bytes
+from plumbline.core.files import report_write_errors, write_bytes
 from plumbline.serve.judgement import JudgedCity, log_damaged, log_unjudged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import Outputs
@@ -110,7 +110,7 @@ def write_report(contents: Report, output: Path) -> None:
     """
     begin = time.monotonic()
     file_bytes = as_pdf(contents) if output.suffix.lower() == ".pdf" else as_html(contents).encode()
-    with told_unwritten(output):
+    with report_write_errors(output):
         write_bytes(output, file_bytes)
     seconds = time.monotonic() - begin
     log.info(
@@ -146,7 +146,7 @@ def write_sheet(answered: JudgedCity, contents: Report, path: Path) -> None:
     )
     text = io.StringIO()
     csv.writer(text).writerows(rows)
-    with told_unwritten(path):
+    with report_write_errors(path):
         write_bytes(path, text.getvalue().encode("utf-8-sig"))
     log.info("%s: all %d buildings, for spreadsheets", path, len(rows) - 1)
 
