@@ -108,9 +108,11 @@ def step(
         return "unchanged"
     if dask is not None:
         on_dask(name, dask, say)
-    if name == "release":
-        return stage_runner.promote(say)
-    return stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
+    return (
+        stage_runner.promote(say)
+        if name == "release"
+        else stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
+    )
 
 
 @_step("step elsewhere", "{name}")

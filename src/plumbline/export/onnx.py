@@ -212,9 +212,11 @@ class InPrecision(nn.Module):
     def forward(self, *inputs: Tensor) -> Any:
         """Return the part's answer; masks are passed on unchanged."""
         answer = self.part(*(_to(value, self.inside) for value in inputs))
-        if isinstance(answer, list):
-            return [_to(value, self.outside) for value in answer]
-        return _to(answer, self.outside)
+        return (
+            [_to(value, self.outside) for value in answer]
+            if isinstance(answer, list)
+            else _to(answer, self.outside)
+        )
 
 
 def in_half(model: Diagnosis) -> Diagnosis:

@@ -160,9 +160,11 @@ def profile_labels(profiles: Profiles) -> tuple[NDArray[np.float32], NDArray[np.
 def _middle(distance: Float, span: float) -> float:
     """Return the middle of the building: of the span if distances count from its end, else
     of the distances."""
-    if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK):
-        return span / 2
-    return float(distance[0] + distance[-1]) / 2
+    return (
+        span / 2
+        if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK)
+        else float(distance[0] + distance[-1]) / 2
+    )
 
 
 def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:

@@ -37,8 +37,7 @@ def plan_tidy(
     removable = [
         item for item in versions if not item.champion and item.number not in targets.union(aliased)
     ]
-    newest = sorted(removable, key=lambda item: -item.number)
-    return newest[params.packages :][::-1]
+    return sorted(removable, key=lambda item: -item.number)[params.packages :][::-1]
 
 
 def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPackages:

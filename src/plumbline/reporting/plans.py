@@ -251,11 +251,10 @@ def legend(limit_mm: float) -> str:
     for name, height, marks in (("Shapes", 52, shapes), ("Sizes", 30, sizes)):
         body = ""
         for x, y, moved, favours, size, text in marks:
-            error = 0.1 * limit_mm
             body += mark(
                 (x, y),
                 moved,
-                error,
+                0.1 * limit_mm,
                 share=size,
                 favours=favours,
                 limit_mm=limit_mm,

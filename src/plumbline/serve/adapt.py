@@ -349,9 +349,8 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
         share = [round(float(value), 6) for value in changed.get_buffer("category_share")]
         export_predictions(adapter.about.prepare, share, folder / PREDICTIONS, Export().opset)
         names = ("model.onnx", PREDICTIONS, "model.safetensors", "model.json")
-        files = {name: folder / name for name in names}
         return write_package(
-            files,
+            {name: folder / name for name in names},
             _describe_package(adapter, changed.preparation),
             _format_card(adapter.about),
             output,

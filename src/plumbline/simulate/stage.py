@@ -106,12 +106,11 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
             from plumbline.simulate.borrowed.city import write_borrowed
 
             for name, about in borrowed.items():
-                slot = slot_of_name(name)
                 write_borrowed(
                     folder / CITIES,
                     name,
                     about,
-                    slot,
+                    slot_of_name(name),
                     damaged=params.damaged,
                     mechanisms=params.mechanisms,
                 )

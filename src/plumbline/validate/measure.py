@@ -78,8 +78,7 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
     error = np.abs(answers.severity_permille - np.asarray(sequences.severity))
     if inside.any():
         figures["judged_severity_mae"] = float(error[inside].mean())
-    true = np.asarray(sequences.quadrant)
-    damaged = inside & (true >= 0)
+    damaged = inside & (np.asarray(sequences.quadrant) >= 0)
     if damaged.any():
         right = of_likeliest(answers.quadrant_probability, sequences.accepted)
         figures["judged_quadrant_accuracy"] = float(right[damaged].mean())

@@ -95,10 +95,9 @@ class FieldModel:
         """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all
         samples."""
         batch = np.broadcast_to(conditions, (len(noisy), *conditions.shape))
-        steps = np.full(len(noisy), step, np.int64)
         inputs = {
             "noisy": noisy.astype(np.float32, copy=False),
-            "step": steps,
+            "step": np.full(len(noisy), step, np.int64),
             "conditions": np.ascontiguousarray(batch),
         }
         clean: NDArray[np.float32] = self._session.run(None, inputs)[0]

@@ -153,9 +153,8 @@ def gather(
         for component, name in enumerate(names):
             samples, process = window_samples.of(name)
             mean, true = samples.mean(axis=0), truth[component]
-            scatter = samples.std(axis=0, ddof=1)
             places = describe_places(
-                maps, component, scatter, distance_m, scenes.covariance(number)
+                maps, component, samples.std(axis=0, ddof=1), distance_m, scenes.covariance(number)
             )
             error, beyond, process_mm, distance = (
                 np.asarray(part, float).ravel()[cells]

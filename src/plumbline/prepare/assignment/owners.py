@@ -97,14 +97,13 @@ def _collect_track(
     when = (track.epochs - period.start) / (period.end - period.start)
     trend = estimate_trend(track.displacement[rows], when.astype(float), period.years, building)
     position = np.stack([track.easting[rows], track.northing[rows]], axis=1)
-    horizontal = frame.rotate(building, track.los[rows, :2])
     return Scatterers(
         building=building,
         track=np.full(len(rows), number, dtype=np.intp),
         point=rows,
         xy=frame.to_building(building, position),
         height=track.height[rows],
-        los=np.column_stack([horizontal, track.los[rows, 2]]),
+        los=np.column_stack([frame.rotate(building, track.los[rows, :2]), track.los[rows, 2]]),
         change=trend.change,
         change_se=trend.change_se,
         velocity=trend.line / period.years,

@@ -127,11 +127,10 @@ def track_means(
     # With weights cut at 1, of normal errors, the sum is the inverse variance of the mean, to 1 %.
     precision, common_variance = total(np.minimum(trust, 1) / variance), total(common_se**2) / each
     sight = np.stack([total(weight * los[:, i]) for i in range(3)], axis=-1)
-    mean_los = sight / np.maximum(total(weight), TINY)[:, None]
     return TrackMeans(
         rate=centre.reshape(shape),
         weight=(precision / (1 + precision * common_variance)).reshape(shape),
-        los=mean_los.reshape(*shape, 3),
+        los=(sight / np.maximum(total(weight), TINY)[:, None]).reshape(*shape, 3),
         points=count.reshape(shape),
     )
 

@@ -261,9 +261,11 @@ def _strains(side: Array, lines: int) -> Array:
 
 def _axes(shape: Shape) -> tuple[int, ...]:
     """Return the axes along which a shape varies."""
-    if shape.mechanism in (CORNER, BOWL):
-        return (0, 1)
-    return tuple(np.flatnonzero(shape.towards).tolist())
+    return (
+        (0, 1)
+        if shape.mechanism in (CORNER, BOWL)
+        else tuple(np.flatnonzero(shape.towards).tolist())
+    )
 
 
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:

@@ -126,13 +126,12 @@ def compare(
     write_comparison(comparison, point_rows, output)
     write_text(draw_chart(comparison), picture)
     if map_path is not None:
-        owners = answer.prepared.owners
         write_map(
             judged._replace(levelling=point_rows),
             city.points,
             map_path,
             request.title,
-            owners=owners,
+            owners=answer.prepared.owners,
         )
     if labels is not None:
         write_labels(houses, comparison, labels)
@@ -295,7 +294,6 @@ def draw_chart(comparison: Comparison) -> str:
         table["severity_permille"],
         *(HALF_WIDTH * table[name] for name in _ERROR_COLUMNS),
     )
-    factor = strain_factor(table["levelled_spacing_m"])
     panels = [
         _panel(table, "settlement_mm", "Settlement, mm", (settlement,) * 2, datum=datum),
         _panel(table, "tilt_mm_m", "Tilt, mm/m", (tilt, tilt), lower_limit=0.0),
@@ -305,7 +303,7 @@ def draw_chart(comparison: Comparison) -> str:
             STRAIN_TITLE,
             (severity - low, high - severity),
             lower_limit=0.0,
-            factor=factor,
+            factor=strain_factor(table["levelled_spacing_m"]),
         ),
     ]
     note = (

@@ -234,12 +234,11 @@ def explain(
         if plan is not None:
             # The page is drawn before the tables are written, and moved into place after: all files
             # or none.
-            temporary = staged.enter_context(atomic_file(plan))
             write_page(
                 explained.buildings.assign(explanation=judged.explanation[listed]),
                 footprints,
                 explained.scatterers,
-                temporary,
+                staged.enter_context(atomic_file(plan)),
                 title=request.title,
                 rate=judged.rate,
                 courses=judged.courses,
@@ -257,10 +256,9 @@ def _log_explained(names: pd.Series, judged: CityPredictions, sentences: dict[st
             continue
         remainder = f" and {len(ids) - MAX_NAMED} others" if len(ids) > MAX_NAMED else ""
         sentence = judged.explanation[ids.index[0]] if len(ids) == 1 else sentences[reason]
-        listed = ", ".join(ids[:MAX_NAMED]) + remainder
         warn(
             "not explained, because not judged (%s): %s",
             sentence,
-            listed,
+            ", ".join(ids[:MAX_NAMED]) + remainder,
             key="buildings.not_judged",
         )

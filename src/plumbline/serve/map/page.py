@@ -114,9 +114,11 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
     )
     style = (BUILT / STYLE).read_text(encoding="utf-8")
     title = "Plumbline" if document is None else str(document.get("title", "Plumbline"))
-    data = ""
-    if document is not None:
-        data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
+    data = (
+        f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
+        if document is not None
+        else ""
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" '

@@ -68,11 +68,13 @@ def local_rates(
         share: share of damaged buildings that the model was calibrated on.
         city: share in the whole city.
     """
-    shares = SharesByCause(np.full(len(geometry), city.rate), np.full(len(geometry), None, object))
-    if variation.causes:
-        shares = shares_by_cause(
+    shares = (
+        shares_by_cause(
             variation.causes, geometry, p_damaged=p_damaged, able=able, share=share, city=city
         )
+        if variation.causes
+        else SharesByCause(np.full(len(geometry), city.rate), np.full(len(geometry), None, object))
+    )
     if not (variation.by_place and city.estimated):
         return shares
     centres = shapely.get_coordinates(shapely.centroid(geometry[able]))

@@ -176,13 +176,12 @@ def _describe_cut(rows: Sequence[int], order: Index, n_drawn: int, sheet: str) -
 
 def _track_row(track: Track) -> list[str]:
     days = track.epochs.astype("datetime64[D]")
-    when = f"{days[0]} to {days[-1]}"
     return [
         plain(track.name),
         side_of(track),
         f"{len(track):,}",
         f"{len(days):,}",
-        when,
+        f"{days[0]} to {days[-1]}",
         f"{longest_gap(track)} days",
     ]
 

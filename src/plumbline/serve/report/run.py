@@ -112,13 +112,12 @@ def write_report(contents: Report, output: Path) -> None:
     file_bytes = as_pdf(contents) if output.suffix.lower() == ".pdf" else as_html(contents).encode()
     with report_write_errors(output):
         write_bytes(output, file_bytes)
-    seconds = time.monotonic() - begin
     log.info(
         "%s: %d buildings, %.1f MB, set in %.0f s",
         output,
         len(contents["pages"]),
         len(file_bytes) / 1e6,
-        seconds,
+        time.monotonic() - begin,
     )
 
 

@@ -292,8 +292,7 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     training."""
     refitted = deepcopy(model)
     fit_statistics(refitted, sequences, standardisation=False)
-    limit = model.get_buffer("severity_limit")
-    limit.clamp_(min=float(refitted.get_buffer("severity_limit")))
+    model.get_buffer("severity_limit").clamp_(min=float(refitted.get_buffer("severity_limit")))
     geometry = torch.from_numpy(np.array(sequences.geometry, np.float32))
     farthest = FARTHEST * torch.quantile(model.novelty_distance(geometry), 0.999)
     model.get_buffer("novelty_limit").clamp_(min=float(farthest))

@@ -251,11 +251,10 @@ def run(
             log_every_n_steps=50,
         )
         with interruptible(trainer), together():
-            source = module.last if checkpoint else None
             trainer.fit(
                 module,
                 datamodule=cast(LightningDataModule, data),
-                ckpt_path=source,
+                ckpt_path=module.last if checkpoint else None,
                 weights_only=True,
             )
     with together():
