@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
@@ -32,7 +33,6 @@ from plumbline.prepare.tiles import TILE, count_left_out
 from plumbline.sources.city.profile_city import IngestedProfiles
 from plumbline.sources.city.profile_rows import SLACK, Profiles
 
-Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02
 """Standard error of a slope, mm/m, where a row has too few places to show it; and the smallest
 one."""

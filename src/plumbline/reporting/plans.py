@@ -16,11 +16,11 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import QUADRANTS
 from plumbline.reporting.colours import DIVERGING
 from plumbline.reporting.page import number, say
 
-Float = NDArray[np.floating[Any]]
 SMALLEST_PX, LARGEST_PX = 3.0, 11.0
 """Half width of a mark."""
 PLAN_PX, SIDE_PX, TOP_PX = 420.0, 70.0, 44.0

@@ -10,15 +10,15 @@ lose a movement that began late, and a free curve a series would drown it in noi
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
+from plumbline.core.arrays import Float
 from plumbline.fields.prepare.delay import estimate_delay
 
-Float = NDArray[np.floating[Any]]
 MOST_MODES = 4
 EPOCHS_A_KNOT, MOST_TERMS = 6, 10
 """Epochs for each knot, and largest number of terms, of the spline of a smooth part."""

@@ -6,13 +6,13 @@ place by the factors of `local_covariance.py`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
+from plumbline.core.arrays import Float
 from plumbline.fields.prepare.covariance import (
     VAGUE_MM,
     Covariance,
@@ -23,7 +23,6 @@ from plumbline.fields.prepare.covariance import (
 from plumbline.fields.prepare.grid import Grid, Observations
 from plumbline.fields.prepare.local_covariance import Places, correlation, fit_places
 
-Float = NDArray[np.floating[Any]]
 MAX_OBSERVATIONS = 1800
 """Largest number of observations of one solution; more are gathered in larger cells."""
 CERTAIN_MM = 0.02

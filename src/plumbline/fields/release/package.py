@@ -14,6 +14,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError, OtherVersion
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
@@ -26,7 +27,7 @@ from plumbline.fields.model.adapter_files import (
 )
 from plumbline.fields.model.sampling import alphas_cumulative
 from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import Float, Spread, read_spread
+from plumbline.fields.model.spread import Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS
 from plumbline.params.fields import PrepareFields, Restoring
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.fields.model.denoiser import FieldDenoiser
@@ -26,7 +27,6 @@ from plumbline.fields.model.spread import (
     LEAST_SCATTER,
     PLACES,
     Component,
-    Float,
     Scale,
     Spread,
     describe_places,

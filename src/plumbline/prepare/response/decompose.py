@@ -21,17 +21,17 @@ products' own references.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.prepare.response.rigid_body import FREEDOM
 from plumbline.prepare.scatterers import Scatterers
 
-Float = NDArray[np.floating[Any]]
 LEAST_ANGLE = np.radians(30)
 """Smallest angle between the directions of tracks, seen from the south, that separates up from
 east."""

@@ -31,8 +31,6 @@ from plumbline.serve.request import Request, open_city
 from plumbline.sources.city.in_memory import Say
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
-
 
 def product_points(
     prepared: Prepared, place: NDArray[np.intp], tracks: Sequence[Track]

@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Array
 from plumbline.core.console import log
 from plumbline.serve.base_rate import LEAST_RATE, DamageRate, odds_of
 from plumbline.serve.place.causes import SharesByCause, shares_by_cause
 from plumbline.sources.city.causes import Cause
 
-Array = NDArray[np.float64]
 NEIGHBOURS = (30, 60, 120)
 """Numbers of nearest buildings that are tried; the last neighbour is two standard deviations of the
 kernel away."""

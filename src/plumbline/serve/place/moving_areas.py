@@ -14,16 +14,14 @@ import geopandas
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Float, Index
 from plumbline.sources.points.epochs import DAYS_A_YEAR, velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
-Index = NDArray[np.intp]
 MOVES = 2.0
 """Smallest difference of a moving point from the others, in standard deviations (Barra et al.
 2017)."""

@@ -8,8 +8,8 @@ import geopandas
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 
+from plumbline.core.arrays import Mask
 from plumbline.serve.columns import has_answer
 
 COMPARED = (
@@ -33,7 +33,6 @@ COLUMNS = (
     "latitude",
 )
 """Columns of `changes.csv`."""
-Mask = NDArray[np.bool_]
 
 
 class DeliveryChanges(NamedTuple):
