@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -92,10 +93,8 @@ def stale(showcase: str = SHOWCASE) -> frozenset[str]:
     lines: list[str] = []
     # By name: else it would look at the stages of all folders.
     if run_dvc(["status", "--json", *STAGES, showcase], lines.append) == 0:
-        try:
+        with contextlib.suppress(IndexError, ValueError):
             return frozenset(json.loads(lines[-1]))
-        except (IndexError, ValueError):
-            pass
     return frozenset((*STAGES, showcase))
 
 

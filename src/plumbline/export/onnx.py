@@ -59,11 +59,20 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
             )
         except OnnxExporterError as error:
             raise InputError(_refused(model, path, error), key="onnx.not_exportable") from error
-        if program is None:
-            raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
-        onnx.save(softmax_in_float(apart(program.model_proto)), temporary)
+        onnx.save(softmax_in_float(apart(model_of(program))), temporary)
         share = [round(float(value), 6) for value in model.get_buffer("category_share")]
         finish(temporary, properties(model.network.spec.max_length, model.preparation, share))
+
+
+def model_of(program: torch.onnx.ONNXProgram | None) -> onnx.ModelProto:
+    """Return the graph that `torch.onnx.export` made.
+
+    Raises:
+        PlumblineError: it made none.
+    """
+    if program is None:
+        raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
+    return program.model_proto
 
 
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:

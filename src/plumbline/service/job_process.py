@@ -111,8 +111,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     options = make_options(JudgingOptions.model_validate(form), _params_file(folder), causes)
     model = open_model(Path(task["package"]), form.get("artifact"))
     chosen = form["building"]
-    if chosen:
-        rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
+    rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     note_progress(folder, "judge", 0, 1)
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)

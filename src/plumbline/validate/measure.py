@@ -107,9 +107,8 @@ def difference_figures(reference: Answers, answers: Answers) -> Figures:
 
 def torch_answers(model: Diagnosis, sequences: SequenceSet) -> Answers:
     """Return the network's own answers for all buildings, in their order."""
-    parts = []
-    for index in np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256)):
-        parts.append(run_torch(model, sequences.pad(index)))
+    batches = np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256))
+    parts = [run_torch(model, sequences.pad(index)) for index in batches]
     return Answers(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

@@ -17,24 +17,28 @@ MAJOR = "11"
 from nowhere else."""
 
 
-class Device(BaseModel):
+class Hashed(BaseModel):
+    """Record with a name of its content."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @property
+    def short(self) -> str:
+        """Return the first 12 hex digits of its SHA-256."""
+        digest = hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode())
+        return digest.hexdigest()[:12]
+
+
+class Device(Hashed):
     """GPU and software that an engine depends on: on others it runs badly, wrongly or not at all.
 
     The driver is no part of it: whether an engine runs under another one is checked by
     TensorRT, which loads it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     gpu: str
     compute_capability: str
     tensorrt: str
-
-    @property
-    def short(self) -> str:
-        """Return the first 12 hex digits of its SHA-256."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[
-            :12
-        ]
 
 
 def this_device() -> Device:

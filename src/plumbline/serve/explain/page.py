@@ -197,10 +197,6 @@ def _make_plan(
     row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str
 ) -> DrawnBuilding:
     frame = frames(np.array([footprint], dtype=object))
-
-    def to_frame(place: Any) -> Any:
-        return frame.to_building(np.zeros(len(place), np.intp), place)
-
     texts = [
         f"{isolated(s.point_id)}, {isolated(s.track)}: {s.differential_displacement:+.1f} mm, "
         f"standard error {s.differential_displacement_se:.1f} mm; moved the quadrant "
@@ -213,7 +209,9 @@ def _make_plan(
         [getattr(row, name) if is_placed else np.nan for name in PROBABILITIES], float
     )
     return DrawnBuilding(
-        footprint=shapely.transform(footprint, to_frame),
+        footprint=shapely.transform(
+            footprint, lambda place: frame.to_building(np.zeros(len(place), np.intp), place)
+        ),
         side=frame.side[0],
         angle=float(frame.angle[0]),
         probability=probability,

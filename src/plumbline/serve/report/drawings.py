@@ -13,6 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.reporting.charts import over_time, svg_document, svg_text
 from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS, PROBABILITY_EDGES
@@ -25,7 +26,6 @@ from plumbline.reporting.plans import (
 )
 from plumbline.serve.columns import format_share
 
-Float = NDArray[np.floating[Any]]
 FONT = 'font-family="Libertinus Serif, serif"'
 """Font of the texts in drawings: the one that typst brings."""
 CHART_PX = 400

@@ -61,8 +61,7 @@ def report(
         need("report", "report --output FILE.pdf", "An .html needs nothing more.")
     opened = open_city(request, outputs_of(output), [] if about is None else [about])
     city, buildings = opened.city, request.buildings
-    if chosen:
-        rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
+    rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     answered = opened.answer()
     log_unjudged(answered.judged)
     log_damaged(answered.judged)

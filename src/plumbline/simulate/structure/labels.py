@@ -26,6 +26,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array, Index
 from plumbline.core.compass import QUADRANTS, quadrant_code
 from plumbline.core.strain import (
     ACCEPTED_SHARE,
@@ -35,8 +36,6 @@ from plumbline.core.strain import (
 )
 from plumbline.simulate.structure.layout import EDGE_M, inside, tilts_over
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 Fields = Callable[[Index, Array, Array], tuple[Array, Array, Array]]
 """(building, x, y), all (M,) -> vertical, along-x and along-y displacement in mm, each (M,)."""
 SPACING_M = 1.0

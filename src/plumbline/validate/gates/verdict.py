@@ -14,6 +14,12 @@ FORMAT = 2
 """Format of `gate.json`: 2 has confidence bounds of drops; 1 had none, and no such key."""
 
 
+def make_verdict(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the verdict on judged rules: `pass` only if at least one exists and all are met."""
+    passed = bool(results) and all(result["passed"] for result in results)
+    return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
+
+
 def failed_rules(gate: Mapping[str, Any]) -> list[str]:
     """Return the sentences of the failed rules; one sentence if the gate has no rules."""
     if not gate["rules"]:
