@@ -24,7 +24,8 @@ from plumbline.fields.prepare.covariance import Covariance
 
 COMPONENTS = ("up", "east", "los")
 COVERAGE = 0.9
-FILE = "spread.json"
+SPREAD = "spread.json"
+"""File of the spread in a folder of a model."""
 LEAST_MM = 0.05
 PLACES = (
     "distance",

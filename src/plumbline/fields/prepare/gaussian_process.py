@@ -63,14 +63,13 @@ def estimate(
         wider *= 1.5
         points = gather(nearby, wider)
     solved = _SolvedCokriging(points, covariance, fit_places(points, covariance, grid, halo_m))
-    mean, deviation = [], []
     place, axes = _coarse_centres(grid, 2)
-    for part, _ in solved.towards(place):
-        mean.append(
-            _interpolate_grid(
-                (part @ solved.weights).reshape(len(axes[0]), len(axes[1])), axes, grid
-            )
-        )
+    size = len(axes[0]), len(axes[1])
+    mean = [
+        _interpolate_grid((part @ solved.weights).reshape(size), axes, grid)
+        for part, _ in solved.towards(place)
+    ]
+    deviation = []
     place, axes = _coarse_centres(grid, 4)
     for part, variance in solved.towards(place):
         explained = linalg.solve_triangular(solved.lower, part.T, lower=True, check_finite=False)

@@ -26,8 +26,7 @@ from plumbline.fields.model.adapter_files import (
     parse_adapters,
 )
 from plumbline.fields.model.sampling import alphas_cumulative
-from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import Spread, read_spread
+from plumbline.fields.model.spread import SPREAD, Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS
 from plumbline.params.fields import PrepareFields, Restoring
 

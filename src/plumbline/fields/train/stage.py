@@ -27,8 +27,7 @@ from plumbline.fields.model.denoiser import (
     load_denoiser,
     save_denoiser,
 )
-from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import read_spread
+from plumbline.fields.model.spread import SPREAD, read_spread
 from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
 from plumbline.fields.train.calibrate import calibrate
 from plumbline.fields.train.module import CropData, FieldOptimisation

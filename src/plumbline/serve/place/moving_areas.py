@@ -163,8 +163,7 @@ def _neighbour_distance(xy: Float) -> float:
     """Return the largest distance between neighbours, m."""
     if len(xy) <= N_NEAREST:
         return MAX_REACH_M
-    sample = xy[:: max(1, len(xy) // SAMPLE_POINTS)]
-    distance, _ = cKDTree(xy).query(sample, k=N_NEAREST + 1)
+    distance, _ = cKDTree(xy).query(xy[:: max(1, len(xy) // SAMPLE_POINTS)], k=N_NEAREST + 1)
     return float(np.clip(REACH * np.median(distance[:, -1]), MIN_REACH_M, MAX_REACH_M))
 
 
@@ -192,8 +191,7 @@ def group_points(xy: Float, velocities: Velocities, reach: float) -> list[Index]
     pairs = pairs[sign[moving[pairs[:, 0]]] == sign[moving[pairs[:, 1]]]]
     graph = coo_matrix((np.ones(len(pairs)), pairs.T), shape=(len(moving), len(moving)))
     _, label = connected_components(graph, directed=False)
-    order = np.argsort(label, kind="stable")
-    parts = np.split(moving[order], np.cumsum(np.bincount(label))[:-1])
+    parts = np.split(moving[np.argsort(label, kind="stable")], np.cumsum(np.bincount(label))[:-1])
     return [part for part in parts if len(part) >= MIN_POINTS]
 
 

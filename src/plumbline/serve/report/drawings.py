@@ -149,8 +149,10 @@ def _draw_history(
     step_days = np.array([days[step].astype(int).mean() + EPOCH_ORDINAL for step in steps])
     groups = [(values[~is_marked], OTHER_COLOUR), (values[is_marked], MARKED_COLOUR)]
     for series, colour in groups:
-        for line in series[:: max(1, -(-len(series) // MAX_LINES))]:
-            parts.append(_draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour))
+        parts += [
+            _draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour)
+            for line in series[:: max(1, -(-len(series) // MAX_LINES))]
+        ]
     for series, colour in groups:
         if len(series):
             parts.append(

@@ -487,8 +487,7 @@ def nearest_building(
 ) -> tuple[Index, NDArray[np.bool_]]:
     """Return the nearest building of each point (N, 2), and whether it is at most `buffer_m`
     away."""
-    tree = shapely.STRtree(layout.polygon)
-    (point, building), distance = tree.query_nearest(
+    (point, building), distance = shapely.STRtree(layout.polygon).query_nearest(
         shapely.points(east_north), return_distance=True, all_matches=True
     )
     order = np.lexsort((building, point))  # of equally near ones, the first counts

@@ -161,9 +161,11 @@ def _find_worst_bay(
         high = side / 2
         high[:, axis] -= bay
         lattice = _rectangles(-side / 2, high, spacing)
-        building, start = lattice.building, lattice.at
-        if outline is not None:
-            building, start = _with_vertices(building, start, outline[part], axis, bay)
+        building, start = (
+            (lattice.building, lattice.at)
+            if outline is None
+            else _with_vertices(lattice.building, lattice.at, outline[part], axis, bay)
+        )
         shift = np.zeros((2, 1)) + (np.arange(2) == axis)[:, None] * bay[building]
         begin, end = (fields(part[building], *at) for at in (start, start + shift))
         # Angular distortion of the bay against the building's plane, mm/m.

@@ -143,7 +143,6 @@ def fit(
     def make_data(former_size: int | None) -> Data:
         # A resumed run keeps its batch size, whatever memory is free now.
         size = former_size or batch_size(module.model, train, optimise, losses, section)
-        is_resumed = former_size is not None
         return Data(
             train,
             tune,
@@ -151,7 +150,7 @@ def fit(
             losses,
             seed=inputs.seed,
             batch_size=size,
-            resumed=is_resumed,
+            resumed=former_size is not None,
             section=section,
         )
 
