@@ -72,7 +72,7 @@ def model_of(program: torch.onnx.ONNXProgram | None) -> onnx.ModelProto:
     """
     if program is None:
         raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
-    return program.model_proto
+    return cast(onnx.ModelProto, program.model_proto)
 
 
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:
