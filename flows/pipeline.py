@@ -67,7 +67,7 @@ def run_alone(
     """Call `run_stages` in a flow that locks the checkout."""
     if elsewhere and commit is None:
         reason = "elsewhere: other machines need a commit to take, and `commit` names none"
-        return tasks.failed(StageFailedError(reason, stage_runner.BAD_INPUT))
+        return tasks.failed(StageFailedError(reason, stage_runner.BAD_INPUT, key="commit.missing"))
     try:
         with alone():
             close_leftover_runs(flow_run.id)

@@ -21,7 +21,6 @@ from flows.orchestration import tasks
 from flows.pipeline import run_stages
 from flows.versioning import stage_runner
 from flows.versioning.checkout import alone
-from flows.versioning.stage_runner import StageFailedError
 from plumbline.core.errors import PlumblineError
 from plumbline.serve.score.lend_to_training import keep_lent, lend, take_back
 
@@ -56,7 +55,7 @@ def retrain(place: str, result: str) -> Any:
                 f"{done.message}"
             )
             return Completed(message=message)
-    except (PlumblineError, StageFailedError) as error:
+    except PlumblineError as error:
         return tasks.failed(error)
 
 

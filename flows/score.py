@@ -65,7 +65,9 @@ def judge(dask: str | None = None) -> Any:
     )
     last = lines[-1] if lines else f"exit status {code}"
     if code and not last.startswith(ASIDE):
-        return tasks.failed(StageFailedError(f"score: {last.removeprefix('ERROR ')}", code))
+        return tasks.failed(
+            StageFailedError(f"score: {last.removeprefix('ERROR ')}", code, key="score.failed")
+        )
     return last.removeprefix("ERROR ") if code else ""
 
 
@@ -166,7 +168,7 @@ def score(dask: str | None = None, block: str | None = None) -> Any:
             f"{len(lost)} messages could not be sent, and will be the next time: {lost[0].message}"
         )
     if failures:
-        return tasks.failed(StageFailedError("; ".join(failures), code))
+        return tasks.failed(StageFailedError("; ".join(failures), code, key="score.failed"))
     text = f"{len(sent)} messages sent" if sent else "nothing to tell"
     return Completed(message=f"{text}; {aside}" if aside else text)
 

@@ -32,7 +32,9 @@ def stage(
         message = (
             f"{stage}: not a stage of this machine, which is for: {' '.join(allowed) or 'none'}"
         )
-        return tasks.failed(StageFailedError(message, stage_runner.BAD_INPUT))
+        return tasks.failed(
+            StageFailedError(message, stage_runner.BAD_INPUT, key="stage.of_another_machine")
+        )
     try:
         with alone():
             return _stage(stage, commit, limit_s, family_of(family))

@@ -49,7 +49,9 @@ class Report:
         except StageFailedError as error:
             self.failures.append(error)
         except (OSError, ValueError) as error:  # a file that cannot be removed, say
-            self.failures.append(StageFailedError(f"{type(error).__name__}: {error}", 1))
+            self.failures.append(
+                StageFailedError(f"{type(error).__name__}: {error}", 1, key="tidy.failed")
+            )
 
 
 @flow(name="tidy")
@@ -82,7 +84,9 @@ def tidy(dry_run: bool = False) -> Any:
     if report.failures:
         reasons = "; ".join(str(error) for error in report.failures)
         return tasks.failed(
-            StageFailedError(f"{reasons} ({summary})", report.failures[0].exit_code)
+            StageFailedError(
+                f"{reasons} ({summary})", report.failures[0].exit_code, key=report.failures[0].key
+            )
         )
     return Completed(message=summary)
 
@@ -141,10 +145,14 @@ def _collect(place: Path, options: list[str]) -> int:
         command = ["--cd", str(place), "gc", "--force", *options]
         code = code or stage_runner.run_dvc(command, lines.append, limit_s=LIMIT_S)
     except TookTooLongError as error:
-        raise UnreachableError(f"tidying DVC's cache of {place}: {error}") from error
+        raise UnreachableError(
+            f"tidying DVC's cache of {place}: {error}", key="dvc_cache.too_long"
+        ) from error
     if code:
         raise StageFailedError(
-            f"DVC's cache of {place} was not tidied: {lines[-1] if lines else code}", 1
+            f"DVC's cache of {place} was not tidied: {lines[-1] if lines else code}",
+            1,
+            key="dvc_cache.not_tidied",
         )
     return sum(int(count) for count in re.findall(r"Removed (\d+) objects", "\n".join(lines)))
 
@@ -154,7 +162,7 @@ def _fields(say: Say, dry_run: bool) -> str:
     try:
         name = load_restoration(RESTORATION.folder / PARAMS).package.name
     except PlumblineError as error:
-        raise StageFailedError(str(error), error.exit_code) from error
+        raise StageFailedError(str(error), error.exit_code, key=error.key) from error
     return f"registry of {name} {stage_runner.tidy_registry(say, dry_run, name)}"
 
 

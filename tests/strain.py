@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from plumbline.core.arrays import Array
 from plumbline.core.compass import quadrant_code
-from plumbline.core.strain import ACCEPTED_SHARE, Array, bay_length, principal_tensile_strain
+from plumbline.core.strain import ACCEPTED_SHARE, bay_length, principal_tensile_strain
 
 Field = Callable[[Array, Array], tuple[Array, Array, Array]]
 """(x, y) in m from the centre -> vertical, along-x and along-y displacement in mm, same shape."""

@@ -55,12 +55,16 @@ def make(
         run: Any = run_deployment(deployment, parameters=parameters, timeout=0)
     except ObjectNotFound:
         raise StageFailedError(
-            f"{stage}: no deployment {deployment}. `prefect deploy --all`.", BAD_INPUT
+            f"{stage}: no deployment {deployment}. `prefect deploy --all`.",
+            BAD_INPUT,
+            key="deployment.missing",
         ) from None
     except httpx.HTTPError as error:
         if not _away(error):
             raise
-        raise UnreachableError(f"{stage}: Prefect's server does not answer: {error}") from error
+        raise UnreachableError(
+            f"{stage}: Prefect's server does not answer: {error}", key="prefect.no_answer"
+        ) from error
     say(f"{stage}: handed over to {deployment}, run {run.name} ({run.id})")
     with get_client(sync_client=True) as client:
         try:
@@ -92,7 +96,7 @@ def _ended(client: SyncPrefectClient, number: UUID, stage: str) -> FlowRun:
                 raise
             trouble = f"Prefect's server does not answer ({error})"
         if time.monotonic() - last_seen_s > PATIENCE_S:
-            raise UnreachableError(f"{stage}: {trouble}")
+            raise UnreachableError(f"{stage}: {trouble}", key="prefect.no_answer")
         time.sleep(POLL_S)
 
 
@@ -110,15 +114,19 @@ def _worker_is_there(client: SyncPrefectClient, run: FlowRun) -> bool:
 def _outcome(run: FlowRun, stage: str, deployment: str) -> Outcome:
     state = run.state
     if state is None:  # cannot be: `_ended` saw one
-        raise StageFailedError(f"{stage}: run {run.name} has no state", 1)
+        raise StageFailedError(f"{stage}: run {run.name} has no state", 1, key="run.no_state")
     message = state.message or "without a message"
     if state.is_completed():
         outcome = message.rpartition(" ")[2]
         return "ran" if outcome == "ran" else "restored" if outcome == "restored" else "unchanged"
     if state.is_crashed():
-        raise UnreachableError(f"{stage}: the worker of {deployment} was lost: {message}")
+        raise UnreachableError(
+            f"{stage}: the worker of {deployment} was lost: {message}", key="worker.lost"
+        )
     if state.is_cancelled():
-        raise StageFailedError(f"{stage}: run {run.name} of {deployment} was cancelled", 1)
+        raise StageFailedError(
+            f"{stage}: run {run.name} of {deployment} was cancelled", 1, key="run.cancelled"
+        )
     if state.name == UNREACHABLE:
-        raise UnreachableError(message)
-    raise StageFailedError(message, EXIT_CODES.get(state.name or "", 1))
+        raise UnreachableError(message, key="stage.unreachable")
+    raise StageFailedError(message, EXIT_CODES.get(state.name or "", 1), key="stage.failed")

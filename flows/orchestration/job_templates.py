@@ -39,7 +39,9 @@ def template(name: str) -> dict[str, Any]:
         entry: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         kind, values = entry["type"], entry["values"]
     except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
-        raise StageFailedError(f"{path}: {error}", BAD_INPUT) from error
+        raise StageFailedError(
+            f"{path}: {error}", BAD_INPUT, key="job_template.unreadable"
+        ) from error
     template: dict[str, Any] = json.loads(KINDS.read_text(encoding="utf-8"))[f"prefect-{kind}"][
         kind
     ]["default_base_job_configuration"]
@@ -47,7 +49,9 @@ def template(name: str) -> dict[str, Any]:
     try:
         jsonschema.validate(values, {**schema, "additionalProperties": False})
     except jsonschema.ValidationError as error:
-        raise StageFailedError(f"{path}: {error.json_path}: {error.message}", BAD_INPUT) from error
+        raise StageFailedError(
+            f"{path}: {error.json_path}: {error.message}", BAD_INPUT, key="job_template.bad_value"
+        ) from error
     for key, value in values.items():
         schema["properties"][key]["default"] = value
     if "pod" in entry or "container" in entry:
@@ -70,7 +74,9 @@ def main(arguments: list[str]) -> int:
     try:
         if len(arguments) != 1:
             names = ", ".join(sorted(path.stem for path in FOLDER.glob("*.yaml")))
-            raise StageFailedError(f"Say one of: {names}", BAD_INPUT)
+            raise StageFailedError(
+                f"Say one of: {names}", BAD_INPUT, key="job_template.unknown_pool"
+            )
         sys.stdout.write(json.dumps(template(arguments[0]), indent=2) + "\n")
     except StageFailedError as error:
         sys.stderr.write(f"{error}\n")

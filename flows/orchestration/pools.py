@@ -78,7 +78,7 @@ def read_pools() -> list[Pool]:
         entries = yaml.safe_load(FILE.read_text(encoding="utf-8"))
         return [Pool(name=name, **(entry or {})) for name, entry in entries.items()]
     except (OSError, yaml.YAMLError, TypeError, AttributeError, ValidationError) as error:
-        raise StageFailedError(f"{FILE}: {error}", BAD_INPUT) from error
+        raise StageFailedError(f"{FILE}: {error}", BAD_INPUT, key="pools.bad_value") from error
 
 
 def gpus_here() -> list[str]:

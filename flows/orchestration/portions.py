@@ -173,6 +173,8 @@ def on_dask(stage: str, address: str) -> int:
         OSError: no scheduler answers there.
     """
     runner: Any = DaskTaskRunner(address=address)
-    if stage == "score":
-        return tiles.with_options(task_runner=runner)()
-    return portions.with_options(task_runner=runner)(stage)
+    return (
+        tiles.with_options(task_runner=runner)()
+        if stage == "score"
+        else portions.with_options(task_runner=runner)(stage)
+    )

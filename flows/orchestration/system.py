@@ -109,12 +109,16 @@ def _record() -> Record:
     of the old one."""
     port = os.environ.get(PORT)
     if port is not None and not (port.isdigit() and 0 < int(port) < 65536):
-        raise StageFailedError(f"{PORT}: {port} found; a port number is needed", BAD_INPUT)
+        raise StageFailedError(
+            f"{PORT}: {port} found; a port number is needed", BAD_INPUT, key="port.not_a_number"
+        )
     old = read_record()
     if old is not None and old.alive():
         if port is not None and int(port) != old.port:
             raise StageFailedError(
-                f"It is up on port {old.port}, not {port}. Stop it first: make down", BAD_INPUT
+                f"It is up on port {old.port}, not {port}. Stop it first: make down",
+                BAD_INPUT,
+                key="port.already_chosen",
             )
         return old
     if old is not None:
@@ -203,7 +207,9 @@ def _wait(record: Record, name: str, ready: Callable[[], bool], trouble: str) ->
                 log_of(name).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-5:]
             )
             raise StageFailedError(
-                "\n".join([f"{name}: {reason}. The end of {log_of(name)}:", *last]), 1
+                "\n".join([f"{name}: {reason}. The end of {log_of(name)}:", *last]),
+                1,
+                key="service.not_started",
             )
         time.sleep(0.5)
 
@@ -214,7 +220,9 @@ def _deploy(port: int) -> None:
     lines: list[str] = []
     command = [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"]
     if process.run(command, lines.append, limit_s=PATIENCE_S, environment=_variables(port)):
-        raise StageFailedError("\n".join(["prefect deploy --all failed:", *lines[-10:]]), 1)
+        raise StageFailedError(
+            "\n".join(["prefect deploy --all failed:", *lines[-10:]]), 1, key="deployment.failed"
+        )
 
 
 def _worker(pool: Pool, name: str) -> list[str]:
@@ -272,7 +280,7 @@ def _check_free(port: int) -> None:
                 f"Port {port} of {HOST} is not free ({error.strerror}). Choose another: "
                 f"{PORT}=4300 make up"
             )
-            raise StageFailedError(message, BAD_INPUT) from error
+            raise StageFailedError(message, BAD_INPUT, key="port.in_use") from error
 
 
 def _healthy(port: int) -> bool:
@@ -297,7 +305,7 @@ def _alone() -> contextlib.AbstractContextManager[object]:
         return FileLock(FOLDER / "lock").acquire(timeout=0)
     except Timeout:
         raise StageFailedError(
-            "Another `make up` or `make down` is at work here.", BAD_INPUT
+            "Another `make up` or `make down` is at work here.", BAD_INPUT, key="system.busy"
         ) from None
 
 

@@ -28,7 +28,7 @@ RETRY_DELAYS_S = [10.0, 60.0]
 """Seconds before the first and before the second retry of a step."""
 
 
-def failed(error: PlumblineError | StageFailedError) -> State[Any]:
+def failed(error: PlumblineError) -> State[Any]:
     """Return the state of a step that failed with `error`."""
     name = (
         UNREACHABLE
@@ -108,9 +108,11 @@ def step(
         return "unchanged"
     if dask is not None:
         on_dask(name, dask, say)
-    if name == "release":
-        return stage_runner.promote(say)
-    return stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
+    return (
+        stage_runner.promote(say)
+        if name == "release"
+        else stage_runner.reproduce(name, say, pull=pull, limit_s=limit_s)
+    )
 
 
 @_step("step elsewhere", "{name}")
@@ -149,10 +151,10 @@ def on_dask(stage: str, address: str, say: Say) -> None:
     try:
         count = portions.on_dask(stage, address)
     except PlumblineError as error:
-        raise StageFailedError(f"{stage}: {error}", error.exit_code) from error
+        raise StageFailedError(f"{stage}: {error}", error.exit_code, key=error.key) from error
     except OSError as error:
         reason = f"{stage}: no Dask scheduler answers at {address} ({error})."
-        raise StageFailedError(reason, stage_runner.BAD_INPUT) from error
+        raise StageFailedError(reason, stage_runner.BAD_INPUT, key="dask.no_answer") from error
     say(f"{stage}: {count} portions done on {address}")
 
 

@@ -75,6 +75,7 @@ def _taken(folder: Path, holder: Path) -> contextlib.AbstractContextManager[obje
                 f"Another run (process {owner}) is at work in {folder.resolve()}. Wait for it, "
                 "or use a second clone.",
                 BAD_INPUT,
+                key="checkout.busy",
             )
 
 

@@ -59,7 +59,9 @@ def take(revision: str, folder: Path = HERE) -> str:
         code, lines = _git(folder, "checkout", "--quiet", "--detach", commit)
         if code:
             raise StageFailedError(
-                f"This clone cannot take commit {commit}: {' '.join(lines)}", BAD_INPUT
+                f"This clone cannot take commit {commit}: {' '.join(lines)}",
+                BAD_INPUT,
+                key="clone.no_checkout",
             )
     return commit
 
@@ -110,7 +112,9 @@ def refuse_changes(folder: Path = HERE) -> None:
     """
     code, lines = _git(folder, "status", "--porcelain", "--untracked-files=normal")
     if code:
-        raise StageFailedError(f"No clone to work in: {' '.join(lines)}", BAD_INPUT)
+        raise StageFailedError(
+            f"No clone to work in: {' '.join(lines)}", BAD_INPUT, key="clone.missing"
+        )
     changed = [line[3:] for line in lines if not _is_own_record(line[3:])]
     if changed:
         more = f" and {len(changed) - 5} more" if len(changed) > 5 else ""
@@ -119,6 +123,7 @@ def refuse_changes(folder: Path = HERE) -> None:
             f"{', '.join(changed[:5])}{more}. A worker's clone is its "
             "own: commit them elsewhere, then `git stash --include-untracked` here.",
             BAD_INPUT,
+            key="clone.changed",
         )
 
 
@@ -132,7 +137,9 @@ def _is_own_record(path: str) -> bool:
 def _fetched(revision: str, folder: Path) -> str:
     if revision.startswith("-"):
         raise StageFailedError(
-            f"commit: {revision} found; a hash, a branch or a tag is needed", BAD_INPUT
+            f"commit: {revision} found; a hash, a branch or a tag is needed",
+            BAD_INPUT,
+            key="commit.not_a_revision",
         )
     code, lines = _git(folder, "fetch", "--quiet", "origin", revision)
     if code:
@@ -151,9 +158,13 @@ def _fetched(revision: str, folder: Path) -> str:
                 if not code:
                     return commit[0]
             raise StageFailedError(
-                f"commit: the origin has no {revision}. Push it there first.", BAD_INPUT
+                f"commit: the origin has no {revision}. Push it there first.",
+                BAD_INPUT,
+                key="commit.not_in_origin",
             )
-        raise UnreachableError(f"The clone's origin does not answer: {message}")
+        raise UnreachableError(
+            f"The clone's origin does not answer: {message}", key="origin.no_answer"
+        )
     return _git(folder, "rev-parse", "--verify", "FETCH_HEAD^{commit}")[1][0]
 
 
@@ -176,7 +187,7 @@ def _git(
     try:
         code = process.run(command, lines.append, limit_s=LIMIT_S, environment=variables)
     except process.TookTooLongError as error:
-        raise UnreachableError(f"git {arguments[0]}: {error}") from error
+        raise UnreachableError(f"git {arguments[0]}: {error}", key="git.too_long") from error
     return code, lines
 
 
@@ -184,7 +195,7 @@ def _ask_git(folder: Path, *arguments: str, environment: Mapping[str, str] | Non
     """Return the first line that git prints; a command of which nothing but success is expected."""
     code, lines = _git(folder, *arguments, environment=environment)
     if code:
-        raise StageFailedError(f"git {arguments[0]}: {' '.join(lines)}", 1)
+        raise StageFailedError(f"git {arguments[0]}: {' '.join(lines)}", 1, key="git.failed")
     return lines[0] if lines else ""
 
 
@@ -210,7 +221,9 @@ def provide(worker: str) -> Path:
         shutil.rmtree(new, ignore_errors=True)
         code, lines = _git(HERE, "clone", "--quiet", str(Path.cwd()), str(new))
         if code:
-            raise StageFailedError(f"{home}: no clone can be made: {' '.join(lines)}", BAD_INPUT)
+            raise StageFailedError(
+                f"{home}: no clone can be made: {' '.join(lines)}", BAD_INPUT, key="clone.not_made"
+            )
         new.rename(home)
     take("HEAD", home)
     _same_remote(home)
@@ -252,12 +265,15 @@ def _same_remote(home: Path) -> None:
         raise StageFailedError(
             "DVC has no default remote, by which workers would share results: `dvc remote add -d`.",
             BAD_INPUT,
+            key="remote.none",
         )
     try:
         remote: dict[str, Any] = settings["remote"][name]
     except (KeyError, NoRemoteError) as error:
         raise StageFailedError(
-            f"DVC's default remote {name} is not defined: {error}", BAD_INPUT
+            f"DVC's default remote {name} is not defined: {error}",
+            BAD_INPUT,
+            key="remote.not_defined",
         ) from error
     local_config = Path(".dvc/config.local")
     if local_config.exists():  # with passwords, and remotes that only this machine has

@@ -41,7 +41,9 @@ def family_of(name: str) -> Family:
     """
     if name not in FAMILIES:
         raise StageFailedError(
-            f"family: {name} found; one of {', '.join(FAMILIES)} needed", BAD_INPUT
+            f"family: {name} found; one of {', '.join(FAMILIES)} needed",
+            BAD_INPUT,
+            key="family.unknown",
         )
     return FAMILIES[name]
 
@@ -60,7 +62,11 @@ def inside(family: Family) -> Iterator[None]:
         yield
         return
     if not (family.folder / "dvc.yaml").is_file():
-        raise StageFailedError(f"{family.folder}/dvc.yaml: no such file in {Path.cwd()}", BAD_INPUT)
+        raise StageFailedError(
+            f"{family.folder}/dvc.yaml: no such file in {Path.cwd()}",
+            BAD_INPUT,
+            key="family.no_dvc_yaml",
+        )
     named = os.environ.get(REGISTRY)
     os.environ[REGISTRY] = named or f"sqlite:///{Path('mlflow.db').resolve()}"
     try:

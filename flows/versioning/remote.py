@@ -70,12 +70,12 @@ def _run(arguments: list[str], limit_s: float | None, name: str) -> str:
             command, lines.append, limit_s=limit_s, environment=process.path_to_flows()
         )
     except process.TookTooLongError as error:
-        raise UnreachableError(f"{name}: {error}") from error
+        raise UnreachableError(f"{name}: {error}", key="remote.too_long") from error
     last = lines[-1] if lines else "no output"
     if code == BAD_INPUT:
-        raise StageFailedError(last, BAD_INPUT)
+        raise StageFailedError(last, BAD_INPUT, key="remote.refused")
     if code:
-        raise UnreachableError(f"{name}: {last}")
+        raise UnreachableError(f"{name}: {last}", key="remote.no_answer")
     return last
 
 

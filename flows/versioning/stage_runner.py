@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -13,6 +14,7 @@ from typing import Literal
 from flows import report
 from flows.versioning import process
 from flows.versioning.process import TookTooLongError
+from plumbline.core.errors import PlumblineError
 
 STAGES = (
     *("simulate", "ingest", "prepare", "train", "compress", "export"),
@@ -46,26 +48,22 @@ _EXITED = re.compile(r"exited with (-?\d+)")
 _RUNNING = re.compile(r"Running stage '([^']+)'")
 
 
-class StageFailedError(Exception):
+class StageFailedError(PlumblineError):
     """A stage failed; `exit_code` is 2 for bad input, 3 for a gate that refused, else 1."""
 
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+    def __init__(self, message: str, exit_code: int | None = None, *, key: str = "") -> None:
+        super().__init__(message, key=key)
+        self.exit_code = exit_code or self.exit_code
 
 
 class UnreachableError(StageFailedError):
     """Something on the network did not answer, or a machine was lost: a later try may succeed."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, 1)
-
 
 class NotRestoredError(StageFailedError):
     """The result of another machine was not found, and is not made here instead."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, BAD_INPUT)
+    exit_code = BAD_INPUT
 
 
 def own_stages() -> tuple[str, ...] | None:
@@ -95,10 +93,8 @@ def stale(showcase: str = SHOWCASE) -> frozenset[str]:
     lines: list[str] = []
     # By name: else it would look at the stages of all folders.
     if run_dvc(["status", "--json", *STAGES, showcase], lines.append) == 0:
-        try:
+        with contextlib.suppress(IndexError, ValueError):
             return frozenset(json.loads(lines[-1]))
-        except (IndexError, ValueError):
-            pass
     return frozenset((*STAGES, showcase))
 
 
@@ -140,16 +136,21 @@ def reproduce(
             environment=environment,
         )
     except TookTooLongError as error:
-        raise StageFailedError(f"{stage}: {error}. Finished stages are kept.", 1) from error
+        raise StageFailedError(
+            f"{stage}: {error}. Finished stages are kept.", 1, key="stage.too_long"
+        ) from error
     if code == UNREACHABLE:
-        raise UnreachableError(lines[-1] if lines else "DVC's remote does not answer")
+        raise UnreachableError(
+            lines[-1] if lines else "DVC's remote does not answer", key="remote.no_answer"
+        )
     if code:
         begun = [match[1] for line in lines if (match := _RUNNING.match(line))]
         if only is not None and begun and begun[-1] not in only:
             raise NotRestoredError(
                 f"{stage}: the result of {begun[-1]} is not in DVC's remote, and this machine "
                 "does not make it. "
-                f"Run {begun[-1]} where it belongs and `dvc push --run-cache` there."
+                f"Run {begun[-1]} where it belongs and `dvc push --run-cache` there.",
+                key="result.not_in_remote",
             )
         raise _failure(stage, code, lines)
     if any(line.startswith(f"Running stage '{stage}'") for line in lines):
@@ -220,11 +221,15 @@ def _failure(stage: str, code: int, lines: list[str]) -> StageFailedError:
         reason = (
             f"{'; '.join(rules)}. What was packaged last stays in {PACKAGE}." if rules else last
         )
-        return StageFailedError(f"{stage} refused: {reason}", REFUSED)
+        return StageFailedError(f"{stage} refused: {reason}", REFUSED, key="stage.refused")
     if code == BAD_INPUT:
-        return StageFailedError(f"{stage}: {last}", BAD_INPUT)
+        return StageFailedError(f"{stage}: {last}", BAD_INPUT, key="stage.bad_input")
     if code < 0:
         return StageFailedError(
-            f"{stage} was killed by signal {-code}. Run again: finished stages are kept.", 1
+            f"{stage} was killed by signal {-code}. Run again: finished stages are kept.",
+            1,
+            key="stage.killed",
         )
-    return StageFailedError(f"{stage} failed with exit status {code}: {last}", 1)
+    return StageFailedError(
+        f"{stage} failed with exit status {code}: {last}", 1, key="stage.failed"
+    )

@@ -17,17 +17,19 @@ KEY = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 
 
 def error_names(trees: Iterable[ast.Module]) -> set[str]:
-    """Return the names of the classes of errors that take a key; a class with `__init__` gives its own."""
+    """Return the names of the classes of errors that take a key; a class whose `__init__` takes none gives its own."""
     classes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     names, n_before = {BASE}, 0
     while len(names) > n_before:
         n_before = len(names)
         names |= {c.name for c in classes if any(ast.unparse(base).split(".")[-1] in names for base in c.bases)}
-    return names - {c.name for c in classes if c.name != BASE and any(_is_init(item) for item in c.body)}
+    return names - {c.name for c in classes if c.name != BASE and any(_is_init_without_key(item) for item in c.body)}
 
 
-def _is_init(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef) and node.name == "__init__"
+def _is_init_without_key(node: ast.stmt) -> bool:
+    if not isinstance(node, ast.FunctionDef) or node.name != "__init__":
+        return False
+    return all(argument.arg != "key" for argument in node.args.kwonlyargs)
 
 
 def faults(tree: ast.Module, names: set[str]) -> Iterator[tuple[int, str]]:

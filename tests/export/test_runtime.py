@@ -67,7 +67,13 @@ def test_somebody_elses_model_is_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("changed", "place"),
-    [({"max_length": "many"}, "no JSON"), ({"max_length": "0"}, "max_length"), ({"quadrants": "7"}, "quadrants")],
+    [
+        ({"max_length": "many"}, "no JSON"),
+        ({"max_length": "0"}, "max_length"),
+        ({"quadrants": "7"}, "quadrants"),
+        ({"inputs": '[{"type": "bool"}]'}, "inputs.0.name"),
+        ({"inputs": '[{"name": "slope", "columns": [{"name": "height"}]}]'}, "inputs.0.columns.0.unit"),
+    ],
 )
 def test_a_file_that_says_something_else_of_itself_is_refused(tiny, tmp_path, changed, place):
     path = tmp_path / "model.onnx"

@@ -118,8 +118,7 @@ def inspect(
 @app.command(
     cls=PointsCommand,
     epilog="Example: `plumbline explain --points A.zip B.zip --buildings F.geojson --building "
-    "B0000012 "
-    "--output REASONS.gpkg --plan PLAN.html`",
+    "B0000012 --output REASONS.gpkg --plan PLAN.html`",
 )
 def explain(
     judging: Judging,

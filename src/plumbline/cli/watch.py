@@ -31,8 +31,7 @@ app = Commands()
 @app.command(
     cls=PointsCommand,
     epilog="Example: `plumbline replay --points A.zip B.zip --buildings F.geojson --every 180d "
-    "--damage-rate 0.01 "
-    "--output REPLAY.gpkg`",
+    "--damage-rate 0.01 --output REPLAY.gpkg`",
 )
 def replay(
     judging: Judging,
@@ -65,8 +64,7 @@ def replay(
 @app.command(
     cls=PointsCommand,
     epilog="Example: `plumbline section --line '13.17,38.70 13.19,38.71' --points A.zip B.zip "
-    "--predictions OUT.gpkg "
-    "--output SECTION.csv --picture SECTION.svg`",
+    "--predictions OUT.gpkg --output SECTION.csv --picture SECTION.svg`",
 )
 def section(
     line: Annotated[
@@ -131,8 +129,7 @@ NOT_IN_COMPARE = Without(
 @app.command(
     cls=PointsCommand,
     epilog="Example: `plumbline compare --points A.zip B.zip --buildings F.geojson --levelling "
-    "levels.csv "
-    "--output COMPARE.csv`",
+    "levels.csv --output COMPARE.csv`",
 )
 def compare(
     judging: Annotated[Judging, NOT_IN_COMPARE],

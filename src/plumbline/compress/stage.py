@@ -60,14 +60,15 @@ def _compress(prepared: Path, trained: Path, params: Params, out: Path) -> None:
     data = sha256_folder(prepared)
     torch.set_num_threads(threads(params.train))
     options = {"batches": section.importance_batches, "seed": params.train.seed}
-    start = teacher
-    if section.blocks is not None:
-        start = shallower(teacher, section.blocks, splits.train, params.train, **options)
+    start = (
+        shallower(teacher, section.blocks, splits.train, params.train, **options)
+        if section.blocks is not None
+        else teacher
+    )
     gradients = slopes(start, splits.train, params.train, **options)
-    shares = channel_shares(start, section)
     model = prune(
         start,
-        shares,
+        channel_shares(start, section),
         gradients,
         importance=section.importance,
         heads=section.heads,

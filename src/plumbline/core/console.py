@@ -135,9 +135,7 @@ def rounded_time(seconds: float) -> str:
     """Return a rounded time with its unit: `40 s`, `3 min`, `2.5 h`."""
     if seconds < 57.5:
         return f"{max(5, 5 * round(seconds / 5))} s"
-    if seconds < 5400:
-        return f"{max(1, round(seconds / 60))} min"
-    return f"{seconds / 3600:.1f} h"
+    return f"{max(1, round(seconds / 60))} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def hidden(text: str) -> str:

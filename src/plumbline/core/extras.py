@@ -3,13 +3,17 @@ missing."""
 
 from __future__ import annotations
 
-from importlib import util
+from contextlib import suppress
+from importlib import metadata, util
 
 from plumbline.core.errors import InputError
 from plumbline.core.source_code import nearest_checkout
 
 DISTRIBUTION = "plumbline-insar"
 """Name of the package for pip."""
+RUNTIMES = ("onnxruntime", "onnxruntime-gpu")
+"""Packages of ONNX Runtime: of Plumbline, and of its extra `gpu`. Both write into one
+folder, and pip does not warn."""
 LIBRARIES = {
     "torch": ("torch", "lightning", "onnxscript"),
     "pipeline": (
@@ -69,6 +73,15 @@ def is_installed(library: str) -> bool:
         return util.find_spec(library) is not None
     except (ImportError, ValueError):
         return False
+
+
+def installed_runtimes() -> dict[str, str]:
+    """Return the version of each installed runtime, without loading it: it may be broken."""
+    versions = {}
+    for name in RUNTIMES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def need(extra: str, feature: str, instead: str = "") -> None:

@@ -51,7 +51,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         _try(temporary)
     try:
-        with told_unwritten(path, disk_alone=True):
+        with report_write_errors(path, disk_alone=True):
             yield temporary
             check_closed(path)
             os.replace(temporary, path)
@@ -95,7 +95,7 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir()
     try:
-        with told_unwritten(path, disk_alone=True):
+        with report_write_errors(path, disk_alone=True):
             yield temporary
             _put(temporary, path)
     finally:
@@ -103,8 +103,8 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def told_unwritten(path: Path, disk_alone: bool = False) -> Iterator[None]:
-    """Turn what stops a writer in the block into a message about the given output.
+def report_write_errors(path: Path, disk_alone: bool = False) -> Iterator[None]:
+    """Turn an error that stops a writer in the block into a message about the given output.
 
     For a full disk, the message names the file in the error, which may lie on another disk.
 
@@ -118,9 +118,9 @@ def told_unwritten(path: Path, disk_alone: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        refusal = unwritten(error, path)
+        refusal = full_disk_error(error, path)
         if refusal is None and isinstance(error, OSError) and not disk_alone:
-            why = why_unwritten(error, path)
+            why = write_error_reason(error, path)
             refusal = NotWritable(
                 f"{path}: could not be written ({why}). Make room, or give another output.",
                 key="output.write_failed",
@@ -130,7 +130,7 @@ def told_unwritten(path: Path, disk_alone: bool = False) -> Iterator[None]:
         raise refusal from error
 
 
-def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
+def full_disk_error(error: Exception, path: Path | None = None) -> NotWritable | None:
     """Return the error to show the user if a full or read-only disk caused `error`, else None.
 
     Args:
@@ -154,7 +154,7 @@ def unwritten(error: Exception, path: Path | None = None) -> NotWritable | None:
     )
 
 
-def forbidden(error: Exception) -> InputError | None:
+def closed_file_error(error: Exception) -> InputError | None:
     """Return the error to show the user if permissions close a file or folder to this
     process, else None."""
     if not isinstance(error, PermissionError) or error.filename is None:
@@ -191,7 +191,7 @@ def check_writable(path: Path) -> None:
     check_closed(path)
 
 
-def why_unwritten(error: BaseException, *paths: Path) -> str:
+def write_error_reason(error: BaseException, *paths: Path) -> str:
     """Return why a writer failed at `paths`, which were writable when it began; omit the
     names of temporary files."""
     if isinstance(error, OSError) and error.errno:

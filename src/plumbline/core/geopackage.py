@@ -55,8 +55,7 @@ def check_closed(path: Path) -> None:
     if sidecars and why:
         raise InputError(
             f"{sidecars[0]}: belongs to a file that cannot be opened ({why}), and would spoil a "
-            "new one. "
-            "Remove it, or give another output.",
+            "new one. Remove it, or give another output.",
             key="geopackage.foreign_sidecar",
         )
     for side in sidecars:  # what they had is taken in
@@ -112,8 +111,7 @@ def check_complete(path: Path, member: str | None = None, members: Collection[st
         if header[MODE:] == IN_WAL and not beside.is_file():
             warn(
                 "%s: was probably copied while a program had it open: its latest changes, in %s, "
-                "are missing. "
-                "Close it there, and copy it again.",
+                "are missing. Close it there, and copy it again.",
                 path,
                 beside.name,
                 key="geopackage.changes_missing",

@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plumbline.core.files import told_unwritten
+from plumbline.core.files import report_write_errors
 
 LARGE_BYTES = 2**26
 """A larger selection of an array on disk is on disk, too."""
@@ -75,7 +75,7 @@ class Stack:
             self._blocks.append(block)
             return
         self._blocks = [block[:0].copy()]
-        with told_unwritten(self._folder):
+        with report_write_errors(self._folder):
             self._file = self._file or tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - until `array`
             self._file.write(np.ascontiguousarray(block).data)
 
@@ -84,7 +84,7 @@ class Stack:
         it is in a file."""
         if self._folder is None or self._file is None:
             return np.concatenate(self._blocks)
-        with told_unwritten(self._folder), self._file as file:
+        with report_write_errors(self._folder), self._file as file:
             file.flush()
             if not file.tell():
                 return self._blocks[0]

@@ -87,8 +87,7 @@ def check_map_page(stage: str) -> None:
     if missing:
         raise InputError(
             f"{stage}: {missing}: the map's page is not built, and the stage `{STAGE_OF_PAGE}` "
-            "needs it. "
-            "Run `make web`.",
+            "needs it. Run `make web`.",
             key="map.page_not_built",
         )
 

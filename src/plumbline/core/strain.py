@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from plumbline.core.arrays import Array
+
 BAY_M = 4.0
 DIFFICULTIES = ("easy", "medium", "hard")
 """Names of the codes 0, 1, 2 of the difficulty of a building."""
@@ -29,8 +31,6 @@ TOP_PERMILLE = 12.0
 """Upper end of the last level: twice the strain of the worst building that is simulated."""
 INTERVAL_SHARE = 0.9
 """Share of the true severities that an interval is to cover."""
-
-Array = NDArray[np.float64]
 
 
 def principal_tensile_strain(beta: ArrayLike, eps_l: ArrayLike) -> Array:

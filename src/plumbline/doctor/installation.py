@@ -8,7 +8,6 @@ import platform
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from urllib.request import getproxies, proxy_bypass
@@ -16,12 +15,17 @@ from urllib.request import getproxies, proxy_bypass
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from plumbline.core.extras import DISTRIBUTION, LIBRARIES, install, is_installed
+from plumbline.core.extras import (
+    DISTRIBUTION,
+    LIBRARIES,
+    RUNTIMES,
+    install,
+    installed_runtimes,
+    is_installed,
+)
 from plumbline.doctor.findings import Finding, fault, nothing, ok, python, run, warning
 
-CPU, GPU = "onnxruntime", "onnxruntime-gpu"
-"""Packages of ONNX Runtime: of Plumbline, and of its extra `gpu`. Both write into one
-folder, and pip does not warn."""
+CPU, GPU = RUNTIMES
 ALWAYS = "predict, inspect, restore, score, triton and doctor"
 """Commands that every installation has."""
 GIVES = {
@@ -84,8 +88,7 @@ def check_onnxruntime() -> Iterator[Finding]:
         yield fault(
             f"{message} cannot be imported: {output.last}",
             f"`pip install --force-reinstall --no-deps {name}=={runtimes[name]}`: the other one "
-            "may have "
-            "taken its files along when it was uninstalled.",
+            "may have taken its files along when it was uninstalled.",
         )
     else:
         yield ok(f"{message}, with {', '.join(output.out.splitlines()[-1].split())}")
@@ -99,15 +102,6 @@ def install_command(package: str) -> str:
         (f"`pip install '{r.name}{r.specifier}'`" for r in requirements if r.name == package),
         package,
     )
-
-
-def installed_runtimes() -> dict[str, str]:
-    """Return the version of each installed runtime, without loading it: it may be broken."""
-    versions = {}
-    for name in (CPU, GPU):
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
 
 
 TORCH_CODE = """
@@ -210,8 +204,7 @@ def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
         return fault(
             f"{gpus}; PyTorch {torch.version} sees no GPU",
             f"Check that the driver is for CUDA {torch.cuda.split('.')[0]} or newer, that "
-            "CUDA_VISIBLE_DEVICES does "
-            "not hide the GPU, and that this user may open /dev/nvidia*.",
+            "CUDA_VISIBLE_DEVICES does not hide the GPU, and that this user may open /dev/nvidia*.",
         )
     return ok(f"{gpus}; PyTorch {torch.version} computes on it")
 

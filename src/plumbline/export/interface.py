@@ -8,11 +8,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from plumbline import __version__
 from plumbline.core.compass import QUADRANTS, join_quadrants
@@ -49,6 +56,25 @@ RAW = "raw_"
 have some of their names."""
 
 
+class _ColumnText(BaseModel):
+    name: str
+    unit: str
+
+
+class _InputText(BaseModel):
+    name: str
+    columns: tuple[_ColumnText, ...] = ()
+
+
+_INPUT_TEXTS = TypeAdapter(list[_InputText])
+
+
+def _check_inputs(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Refuse inputs that lack what `signature` reads, and return them as they are."""
+    _INPUT_TEXTS.validate_python(inputs)
+    return inputs
+
+
 class ModelProperties(BaseModel):
     """Metadata of an ONNX file, under these keys; the last four fields are as in the manifest."""
 
@@ -60,7 +86,7 @@ class ModelProperties(BaseModel):
     """`features.PREPARATION` of the points that the model was trained on."""
     max_length: int = Field(ge=1)
     """Largest number of scatterers of a building."""
-    inputs: list[dict[str, Any]]
+    inputs: Annotated[list[dict[str, Any]], AfterValidator(_check_inputs)]
     outputs: list[dict[str, Any]]
     quadrants: list[str]
     category_bounds_permille: list[float]
@@ -229,11 +255,11 @@ def read_properties(metadata: Mapping[str, str], where: str) -> ModelProperties:
             {key: text if key in WORDS else json.loads(text) for key, text in texts.items()}
         )
     except ValidationError as error:
-        key = error.errors()[0]["loc"][0]
+        fault = ".".join(map(str, error.errors()[0]["loc"]))
     except json.JSONDecodeError:
-        key = "no JSON"
+        fault = "no JSON"
     raise InputError(
-        f"{where}: its metadata are not those of a Plumbline model ({key}). Export it again.",
+        f"{where}: its metadata are not those of a Plumbline model ({fault}). Export it again.",
         key="onnx.foreign_metadata",
     )
 
@@ -285,8 +311,7 @@ class Signature:
         if not (real_B := inputs[MASK].any(axis=1)).all():
             raise InputError(
                 f"model inputs: mask: building {int(np.argmin(real_B))} of the batch has no "
-                "scatterer. "
-                "Leave such buildings out.",
+                "scatterer. Leave such buildings out.",
                 key="inputs.no_scatterer",
             )
         mask_BL = inputs[MASK]
@@ -295,10 +320,8 @@ class Signature:
         if (late_B := (mask_BL[:, 1:] > mask_BL[:, :-1]).any(axis=1)).any():
             raise InputError(
                 f"model inputs: mask: building {int(np.argmax(late_B))} of the batch has padding "
-                "before a "
-                "scatterer. Scatterers take the first places of a row, in order along the longer "
-                "side; "
-                "padding comes behind them.",
+                "before a scatterer. Scatterers take the first places of a row, in order along "
+                "the longer side; padding comes behind them.",
                 key="inputs.padding_first",
             )
         for name in FLOATS if finite else ():
@@ -355,10 +378,8 @@ class Signature:
         if self.max_length is not None and length > self.max_length:
             raise InputError(
                 f"model inputs: {length} scatterers a building found, at most {self.max_length} "
-                "allowed. "
-                "`prepare.max_points` leaves so many; a model for more must be trained with a "
-                "larger "
-                "one.",
+                "allowed. `prepare.max_points` leaves so many; a model for more must be trained "
+                "with a larger one.",
                 key="inputs.too_long",
             )
         if self.max_batch is not None and batch > self.max_batch:

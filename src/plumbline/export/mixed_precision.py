@@ -80,7 +80,7 @@ def _least_in_float(
     def try_groups(groups: Sequence[str]) -> tuple[onnx.ModelProto, Changed]:
         model = ways.quantise([layer for layer in layers if _group(layer) in groups])
         changed = _changed(plain, _answers(model, batches))
-        rows.append(_row(groups, changed))
+        rows.append({"in_float": " ".join(groups), **changed._asdict()})
         return model, changed
 
     rows: list[Row] = []
@@ -114,10 +114,6 @@ def _least_in_float(
 
 def _group(layer: str) -> str:
     return ".".join(layer.split(".")[:WORDS])
-
-
-def _row(groups: Sequence[str], changed: Changed) -> Row:
-    return {"in_float": " ".join(groups), **changed._asdict()}
 
 
 def _inputs(data: SequenceSet, used: int, section: Export, seed: int) -> Inputs:

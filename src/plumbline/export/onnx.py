@@ -59,11 +59,20 @@ def export_onnx(model: Diagnosis, path: Path, opset: int) -> None:
             )
         except OnnxExporterError as error:
             raise InputError(_refused(model, path, error), key="onnx.not_exportable") from error
-        if program is None:
-            raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
-        onnx.save(softmax_in_float(apart(program.model_proto)), temporary)
+        onnx.save(softmax_in_float(apart(model_of(program))), temporary)
         share = [round(float(value), 6) for value in model.get_buffer("category_share")]
         finish(temporary, properties(model.network.spec.max_length, model.preparation, share))
+
+
+def model_of(program: torch.onnx.ONNXProgram | None) -> onnx.ModelProto:
+    """Return the graph that `torch.onnx.export` made.
+
+    Raises:
+        PlumblineError: it made none.
+    """
+    if program is None:
+        raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
+    return cast(onnx.ModelProto, program.model_proto)
 
 
 def _refused(model: Diagnosis, path: Path, error: Exception) -> str:
@@ -212,9 +221,11 @@ class InPrecision(nn.Module):
     def forward(self, *inputs: Tensor) -> Any:
         """Return the part's answer; masks are passed on unchanged."""
         answer = self.part(*(_to(value, self.inside) for value in inputs))
-        if isinstance(answer, list):
-            return [_to(value, self.outside) for value in answer]
-        return _to(answer, self.outside)
+        return (
+            [_to(value, self.outside) for value in answer]
+            if isinstance(answer, list)
+            else _to(answer, self.outside)
+        )
 
 
 def in_half(model: Diagnosis) -> Diagnosis:

@@ -144,8 +144,8 @@ def _content(folder: Path) -> dict[str, Any]:
         description = "a trained model, and no model package" if trained else "no model package"
         raise InputError(
             f"{folder}: {description}: {MANIFEST} is missing. Give the folder of a package, as "
-            "data/package, which "
-            "`plumbline package` makes of a trained model that passes the gates.",
+            "data/package, which `plumbline package` makes of a trained model that passes the "
+            "gates.",
             key="package.no_manifest",
         )
     content = read_json(path)
@@ -191,8 +191,8 @@ def verify_folder(folder: Path, kind: type[AnyManifest]) -> AnyManifest:
         if actual != listed.model_dump():
             raise InputError(
                 f"{folder / name}: changed since it was released (SHA-256 "
-                f"{actual['sha256'][:12]}… found, "
-                f"{listed.sha256[:12]}… in the manifest). Get the package again.",
+                f"{actual['sha256'][:12]}… found, {listed.sha256[:12]}… in the manifest). Get the "
+                "package again.",
                 key="package.changed_file",
             )
     # The text too, as `write_json` makes it: a changed space in JSON leaves the content as it was.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
+from plumbline.core.extras import installed_runtimes
 from plumbline.core.jobs import asked_threads, cores
 from plumbline.export.answers import Answers, Released, cut_to_longest, split_by_length
 from plumbline.export.interface import FLOATS, MASK, NAMES, read_properties, signature
@@ -69,8 +69,8 @@ class OnnxModel(Released):
         if self._session.get_providers()[0] != provider:
             raise InputError(
                 f"{path}: {provider} did not start, and ONNX Runtime took "
-                f"{self._session.get_providers()[0]}. Its "
-                "libraries are missing or of another version.",
+                f"{self._session.get_providers()[0]}. Its libraries are missing or of another "
+                "version.",
                 key="onnx.provider_not_started",
             )
         shapes = {value.name: value.shape for value in self._session.get_inputs()}
@@ -126,20 +126,9 @@ def _refuse_both_runtimes() -> None:
     Raises:
         InputError: both are installed.
     """
-    if len(installed_versions(("onnxruntime", "onnxruntime-gpu"))) > 1:
+    if len(installed_runtimes()) > 1:
         raise InputError(
             "onnxruntime and onnxruntime-gpu are both installed. Uninstall both, then install "
             "one of them.",
             key="onnxruntime.installed_twice",
         )
-
-
-def installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return package -> version for the installed ones."""
-    versions = {}
-    for name in packages:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions

@@ -20,7 +20,6 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from plumbline.core.errors import PlumblineError
 from plumbline.core.files import atomic_file
 from plumbline.core.strain import (
     CATEGORY_BOUNDS_PERMILLE,
@@ -30,7 +29,7 @@ from plumbline.core.strain import (
     category_of_levels,
 )
 from plumbline.export.interface import SET_SHARE, SURE_DAMAGE, SURE_MECHANISM, predictions_interface
-from plumbline.export.onnx import LIMIT_BATCH, finish, quiet
+from plumbline.export.onnx import LIMIT_BATCH, finish, model_of, quiet
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import ASKED_REASONS, OK, STATUSES, UNSURE_WHERE
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
@@ -225,9 +224,7 @@ def export_predictions(
             ],
             verbose=False,
         )
-        if program is None:
-            raise PlumblineError("torch.onnx.export returned no program.", key="onnx.no_program")
-        onnx.save(program.model_proto, temporary)
+        onnx.save(model_of(program), temporary)
         thresholds = limits.model_dump(
             include={"min_points", "max_strain_error_permille", "min_quadrant_confidence"}
         )

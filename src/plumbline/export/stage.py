@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_folder, told_unwritten, write_csv
+from plumbline.core.files import atomic_folder, report_write_errors, write_csv
 from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx, finish, in_half, read_metadata
 from plumbline.export.tensorrt.build import build
@@ -79,7 +79,7 @@ def export_model(source: Path, params: Export, out: Path) -> None:
             key="output.foreign_files",
         )
     model = load_diagnosis(source)
-    with told_unwritten(out), atomic_folder(out) as folder:
+    with report_write_errors(out), atomic_folder(out) as folder:
         for name, written in zip(ONE, (model, in_half(model)), strict=True):
             export_onnx(written, folder / name, params.opset)
     for name in ONE:

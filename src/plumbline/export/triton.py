@@ -192,8 +192,8 @@ def _tensors(kind: str, tensors: Iterable[TensorConfig]) -> Iterable[str]:
         dims, reshape = (tensor.dims, "") if tensor.dims else ([1], " reshape { shape: [ ] }")
         sizes = ", ".join(map(str, dims))
         yield (
-            f"{kind} [ {{ name: {json.dumps(tensor.name)} data_type: {tensor.type} "
-            f"dims: [ {sizes} ]{reshape} }} ]"
+            f"{kind} [ {{ name: {json.dumps(tensor.name)} data_type: {tensor.type} dims: [ {sizes} "
+            f"]{reshape} }} ]"
         )
 
 

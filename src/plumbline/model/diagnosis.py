@@ -376,8 +376,7 @@ def load_diagnosis(folder: Path, broken: bool = False) -> Diagnosis:
     except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise InputError(
             f"{folder}: not a readable model ({error}). Run the stage again that wrote it "
-            "(`plumbline train`, "
-            "`plumbline compress`), or copy the folder again.",
+            "(`plumbline train`, `plumbline compress`), or copy the folder again.",
             key="model.unreadable",
         ) from None
     return model.eval()

@@ -118,8 +118,7 @@ def integrated_gradients(
         ]
         parts = [torch.zeros_like(end) for end in ends]
         with torch.no_grad():
-            decided_B = model.network(*ends, mask).logits_B4.argmax(1)
-            way = _Way(model, question, ends, mask, decided_B)
+            way = _Way(model, question, ends, mask, model.network(*ends, mask).logits_B4.argmax(1))
             stretches = _first_stretches(way)
         difference_B = stretches.after_S.view(FIRST, -1)[-1] - stretches.before_S.view(FIRST, -1)[0]
         # An equal part of what may be missed for each of the first stretches, and half of it

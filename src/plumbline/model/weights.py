@@ -53,8 +53,7 @@ def _check_released(path: Path) -> None:
     if isinstance(listed, dict) and listed.get("sha256") != (actual := sha256_file(path)):
         raise InputError(
             f"{path}: changed since it was released (SHA-256 {actual[:12]}… found, "
-            f"{str(listed.get('sha256'))[:12]}… "
-            "in the manifest). Get the model again.",
+            f"{str(listed.get('sha256'))[:12]}… in the manifest). Get the model again.",
             key="package.changed_file",
         )
 

@@ -96,8 +96,7 @@ class ProfileRows(Section):
             (
                 self.labelled and of_labels != (True, True),
                 "labelled rows need severity_unit, and quadrants, which say what the codes of "
-                "locations mean "
-                "(code -> NE, NW, SW, SE or none); they are never guessed",
+                "locations mean (code -> NE, NW, SW, SE or none); they are never guessed",
                 "labels.meaning_missing",
             ),
             (

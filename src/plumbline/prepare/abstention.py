@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import frames, of_likeliest
 from plumbline.params import Prepare
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
@@ -56,7 +57,6 @@ def _precision(
     return np.asarray(np.maximum(np.bincount(owner, precision, len(offsets) - 1), 1e-12))
 
 
-Float = NDArray[np.floating[Any]]
 JUDGED = 0
 """Code of the buildings that no rule leaves out."""
 REASONS: Mapping[str, str] = {
@@ -345,8 +345,7 @@ def reason_sentences(limits: Prepare) -> dict[str, str]:
         "few_points": f"it has too few points: {limits.min_points} and one more for each track "
         "are needed",
         "noisy_points": "its points are too noisy (strain error above "
-        f"{limits.max_strain_error_permille:g} permille), "
-        "or all on one line",
+        f"{limits.max_strain_error_permille:g} permille), or all on one line",
         "out_of_distribution": "it, its points or their period are unlike anything the model was "
         "trained on",
     }

@@ -98,10 +98,11 @@ def prepare_buildings(
     tracks = [tracks[number] for number in used]
     footprints = np.asarray(buildings.geometry.values, dtype=object)
     with one_blas_thread():
-        if owners is None:
-            owners = find_owners(tracks, footprints, params)
-        else:
-            owners = owners._replace(of=[owners.of[number] for number in used])
+        owners = (
+            find_owners(tracks, footprints, params)
+            if owners is None
+            else owners._replace(of=[owners.of[number] for number in used])
+        )
         for number, owner in zip(used, owners.of, strict=True):
             all_owners[number] = owner
         names, years = (

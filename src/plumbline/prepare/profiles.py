@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
@@ -32,7 +33,6 @@ from plumbline.prepare.tiles import TILE, count_left_out
 from plumbline.sources.city.profile_city import IngestedProfiles
 from plumbline.sources.city.profile_rows import SLACK, Profiles
 
-Float = NDArray[np.floating[Any]]
 LIKELY_SLOPE_SE, LEAST_SLOPE_SE = 0.5, 0.02
 """Standard error of a slope, mm/m, where a row has too few places to show it; and the smallest
 one."""
@@ -160,9 +160,11 @@ def profile_labels(profiles: Profiles) -> tuple[NDArray[np.float32], NDArray[np.
 def _middle(distance: Float, span: float) -> float:
     """Return the middle of the building: of the span if distances count from its end, else
     of the distances."""
-    if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK):
-        return span / 2
-    return float(distance[0] + distance[-1]) / 2
+    return (
+        span / 2
+        if distance[0] >= 0 and distance[-1] <= span * (1 + SLACK)
+        else float(distance[0] + distance[-1]) / 2
+    )
 
 
 def integrate_slope(distance: Float, slope: Float) -> tuple[Float, Float]:
@@ -320,7 +322,6 @@ def about_groups(parts: Sequence[ProfilePart]) -> str:
     )
     return (
         f" Of profile rows, each building counts as a block: {groups} blocks. Rows of equal span "
-        "and "
-        "width are of one building, unless profiles.same_building in params.yaml "
+        "and width are of one building, unless profiles.same_building in params.yaml "
         "(ingest.products) changes that."
     )

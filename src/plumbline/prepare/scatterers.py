@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple, Protocol, Self
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.points.epochs import DAYS_A_YEAR
-
-Float = NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.jobs import one_blas_thread
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.build import recover
@@ -27,7 +28,6 @@ from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, 
 from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
 MIN_SCATTERERS = 3
 """Smallest number of scatterers of a track on a building: fewer determine no more than its rigid
 motion."""

@@ -81,9 +81,8 @@ def compare_with_champion(
     if longest > most:
         raise InputError(
             f"{prepared / 'test'}: a building with {longest} scatterers, and champion "
-            f"{manifest.version} takes {most}. "
-            f"Compare at prepare.max_points {most} first, or roll the champion back to one that "
-            "takes as many.",
+            f"{manifest.version} takes {most}. Compare at prepare.max_points {most} first, or "
+            "roll the champion back to one that takes as many.",
             key="champion.too_many_scatterers",
         )
     everyone: dict[str, JudgedAnswers] = {}

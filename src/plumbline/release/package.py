@@ -21,8 +21,7 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.export.second_graph import export_predictions
 from plumbline.export.vectors import write_vectors
 from plumbline.params import Params
-from plumbline.prepare.audit.reference import CONDITIONS_FILE as REFERENCE
-from plumbline.prepare.audit.reference import describe_conditions
+from plumbline.prepare.audit.reference import CONDITIONS_FILE, describe_conditions
 from plumbline.prepare.features.shards import load_shards
 from plumbline.release.approval import APPROVAL, approved_gate, check_evidence
 from plumbline.validate.gates.verdict import GATE
@@ -164,7 +163,7 @@ def package(
     }
     report = read_json(gated / "report.json")
     with TemporaryDirectory() as folder:
-        reference = Path(folder) / REFERENCE
+        reference = Path(folder) / CONDITIONS_FILE
         write_json(reference, describe_conditions(load_shards(prepared / "train")))
         card = model_card(report, read_json(audit)) + describe_origin(records)
         predictions, vectors = Path(folder) / PREDICTIONS, Path(folder) / VECTORS
@@ -172,7 +171,7 @@ def package(
             params.prepare, about["category_share"], predictions, params.export.opset
         )
         write_vectors(load_shards(prepared / "test"), files["model.onnx"], predictions, vectors)
-        generated = {REFERENCE: reference, PREDICTIONS: predictions, VECTORS: vectors}
+        generated = {CONDITIONS_FILE: reference, PREDICTIONS: predictions, VECTORS: vectors}
         write_package({**files, **generated}, about, card, out)
 
 

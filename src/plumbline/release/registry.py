@@ -273,8 +273,7 @@ class Registry:
             if not local.is_dir():
                 raise InputError(
                     f"{local}: the registry's files of version {item.number} are gone. Restore "
-                    "the folder, "
-                    "or promote the package again.",
+                    "the folder, or promote the package again.",
                     key="registry.files_missing",
                 )
             return local

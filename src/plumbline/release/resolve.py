@@ -56,8 +56,7 @@ def resolve_model(
         if not there(default_uri()):
             raise InputError(
                 f"{CHAMPION}: no registry at {default_uri()}. Run in the project's folder, set "
-                "MLFLOW_TRACKING_URI, or "
-                f"give `{PRETRAINED}` or a package's folder.",
+                f"MLFLOW_TRACKING_URI, or give `{PRETRAINED}` or a package's folder.",
                 key="registry.missing",
             )
         registry = Registry(name or name_here())

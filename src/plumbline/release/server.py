@@ -110,8 +110,8 @@ class Server:
                 reason = reason.replace(secret, "***")
             raise InputError(
                 f"{self._shown}: the model registry does not answer, or its files cannot be read "
-                "or written "
-                f"({reason}). Start it, correct MLFLOW_TRACKING_URI, or make room on its disk.",
+                f"or written ({reason}). Start it, correct MLFLOW_TRACKING_URI, or make room on "
+                "its disk.",
                 key="registry.no_answer",
             ) from error
 

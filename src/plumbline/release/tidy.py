@@ -37,8 +37,7 @@ def plan_tidy(
     removable = [
         item for item in versions if not item.champion and item.number not in targets.union(aliased)
     ]
-    newest = sorted(removable, key=lambda item: -item.number)
-    return newest[params.packages :][::-1]
+    return sorted(removable, key=lambda item: -item.number)[params.packages :][::-1]
 
 
 def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPackages:
@@ -62,8 +61,7 @@ def tidy(params: Tidy, registry: Registry, dry_run: bool = False) -> RemovedPack
         if missing:
             raise InputError(
                 f"{registry.name}: an alias names version {min(missing)}, which is not there. "
-                "Nothing was "
-                "removed. See `plumbline release list`, and set the alias again.",
+                "Nothing was removed. See `plumbline release list`, and set the alias again.",
                 key="registry.alias_without_version",
             )
         going = plan_tidy(versions, aliased, params)

@@ -54,8 +54,10 @@ def agreement_chart(title: str, panels: Sequence[Panel], note: str = "") -> str:
 def _key(note: str) -> list[str]:
     at, parts = LEFT, []
     for colour, words in ((COLOURS[0], "both agree"), (COLOURS[1], "they differ")):
-        parts.append(f'<circle cx="{at}" cy="{HEIGHT + 14}" r="4" fill="{colour}"/>')
-        parts.append(svg_text(at + 10, HEIGHT + 18, words, "start"))
+        parts += [
+            f'<circle cx="{at}" cy="{HEIGHT + 14}" r="4" fill="{colour}"/>',
+            svg_text(at + 10, HEIGHT + 18, words, "start"),
+        ]
         at += 100
     explanation = "Bars: 90 % intervals. Dashed: both are the same."
     return [*parts, svg_text(at, HEIGHT + 18, f"{explanation} {note}".strip(), "start")]

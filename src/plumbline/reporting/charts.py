@@ -135,14 +135,16 @@ def over_time(
     parts = [svg_text(LEFT, 24, title, "start", bold=True)]
     for at in levels:
         x, y = place(first, at)
-        parts.append(f'<line x1="{x:.1f}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" {GRID}/>')
-        parts.append(svg_text(LEFT - 6, y + 4, f"{at:.2g}" if abs(at) < 10 else f"{at:.0f}", "end"))
+        parts += [
+            f'<line x1="{x:.1f}" x2="{width - RIGHT}" y1="{y:.1f}" y2="{y:.1f}" {GRID}/>',
+            svg_text(LEFT - 6, y + 4, f"{at:.2g}" if abs(at) < 10 else f"{at:.0f}", "end"),
+        ]
     for year in range(int(period[0][:4]) + 1, int(period[1][:4]) + 1):
         x, _ = place(date(year, 1, 1).toordinal(), levels[0])
-        parts.append(
-            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{SMALL_HEIGHT - bottom}" {GRID}/>'
-        )
-        parts.append(svg_text(x, SMALL_HEIGHT - 8, str(year), "middle"))
+        parts += [
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{SMALL_HEIGHT - bottom}" {GRID}/>',
+            svg_text(x, SMALL_HEIGHT - 8, str(year), "middle"),
+        ]
     return place, parts
 
 
@@ -167,8 +169,10 @@ def interval_chart(title: str, rows: Sequence[Estimate], paper: str = "#fff") ->
     for tick in range(TICKS + 1):
         value = low + tick / TICKS * (high - low)
         x = across(value)
-        parts.append(f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>')
-        parts.append(svg_text(x, height - 8, f"{value:.3g}", "middle"))
+        parts += [
+            f'<line x1="{x:.1f}" x2="{x:.1f}" y1="36" y2="{height - 24}" {GRID}/>',
+            svg_text(x, height - 8, f"{value:.3g}", "middle"),
+        ]
     for index, row in enumerate(rows):
         y, colour = 54 + 26 * index, COLOURS[index % len(COLOURS)]
         parts.append(svg_text(left_px - 8, y + 4, row.name, "end"))
@@ -212,24 +216,19 @@ def axes(
     for tick in range(TICKS + 1):
         x, y = (low + tick / TICKS * (high - low) for low, high in (x_range, y_range))
         (across, _), (_, up) = place(x, y_range[0]), place(x_range[0], y)
-        parts.append(
-            f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>'
-        )
-        parts.append(
-            f'<line x1="{left_px}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>'
-        )
-        parts.append(svg_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"))
-        parts.append(
-            svg_text(left_px - 6, up + 4, f"{y:g}" if left_px > LEFT else f"{y:.3g}", "end")
-        )
+        parts += [
+            f'<line x1="{across:.1f}" x2="{across:.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" {GRID}/>',
+            f'<line x1="{left_px}" x2="{WIDTH - RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {GRID}/>',
+            svg_text(across, HEIGHT - BOTTOM + 16, f"{x:g}", "middle"),
+            svg_text(left_px - 6, up + 4, f"{y:g}" if left_px > LEFT else f"{y:.3g}", "end"),
+        ]
     middle = (TOP + HEIGHT - BOTTOM) / 2
-    parts.append(svg_text((left_px + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"))
-    parts.append(
+    labels = [
+        svg_text((left_px + WIDTH - RIGHT) / 2, HEIGHT - 10, x_label, "middle"),
         f'<text x="14" y="{middle:g}" text-anchor="middle" fill="currentColor" '
-        f'transform="rotate(-90 14 {middle:g})">'
-        f"{html.escape(y_label)}</text>"
-    )
-    return place, parts
+        f'transform="rotate(-90 14 {middle:g})">{html.escape(y_label)}</text>',
+    ]
+    return place, [*parts, *labels]
 
 
 def path(place: Place, points: Iterable[tuple[float, float]]) -> str:

@@ -16,11 +16,11 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import QUADRANTS
 from plumbline.reporting.colours import DIVERGING
 from plumbline.reporting.page import number, say
 
-Float = NDArray[np.floating[Any]]
 SMALLEST_PX, LARGEST_PX = 3.0, 11.0
 """Half width of a mark."""
 PLAN_PX, SIDE_PX, TOP_PX = 420.0, 70.0, 44.0
@@ -251,11 +251,10 @@ def legend(limit_mm: float) -> str:
     for name, height, marks in (("Shapes", 52, shapes), ("Sizes", 30, sizes)):
         body = ""
         for x, y, moved, favours, size, text in marks:
-            error = 0.1 * limit_mm
             body += mark(
                 (x, y),
                 moved,
-                error,
+                0.1 * limit_mm,
                 share=size,
                 favours=favours,
                 limit_mm=limit_mm,
@@ -342,9 +341,8 @@ def draw_plan(tracks: Sequence[PlanPoints], outlines: NDArray[np.object_]) -> st
         'aria-label="Points on footprints">'
         '<g fill="#e4e1da" stroke="#8a8578" stroke-width="0.6" '
         f'fill-rule="evenodd">{"".join(shapes)}</g>'
-        f"<g>{''.join(dots)}</g></svg>"
-        f"<p>Mean velocity along the line of sight, {-limit:.0f} (violet, away) to {limit:.0f} "
-        "mm a year (green).</p>"
+        f"<g>{''.join(dots)}</g></svg><p>Mean velocity along the line of sight, {-limit:.0f} "
+        f"(violet, away) to {limit:.0f} mm a year (green).</p>"
     )
 
 

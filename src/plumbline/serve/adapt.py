@@ -19,9 +19,9 @@ from plumbline.core.files import (
     check_place,
     check_writable,
     read_json,
+    report_write_errors,
     sha256_file,
     sha256_folder,
-    told_unwritten,
 )
 from plumbline.core.strain import category
 from plumbline.export.onnx import export_onnx
@@ -213,7 +213,7 @@ def adapt(
     except TooFewLabels as error:
         raise InputError(f"{labels}: {error}", key=error.key) from None
     about = adapter.about.model_copy(update={"made": _make_record(inputs, params, reading.window)})
-    with told_unwritten(root / name):
+    with report_write_errors(root / name):
         save_adapter(replace(adapter, about=about), root / name)
     _log_accuracy(adapter.about, root / name, params, int((sequences.quadrant[rows] >= 0).sum()))
     _warn_of_single_category(labels, sequences.severity[rows])
@@ -342,16 +342,15 @@ def merge(name: str, model: str, output: Path, root: Path = ADAPTERS) -> Manifes
         )
     changed = Adapted(base_folder).use(adapter)
     changed.preparation = min(changed.preparation, adapter.about.preparation)
-    with told_unwritten(output), TemporaryDirectory() as temporary:
+    with report_write_errors(output), TemporaryDirectory() as temporary:
         folder = Path(temporary)
         save_diagnosis(changed, folder)
         export_onnx(changed, folder / "model.onnx", Export().opset)
         share = [round(float(value), 6) for value in changed.get_buffer("category_share")]
         export_predictions(adapter.about.prepare, share, folder / PREDICTIONS, Export().opset)
         names = ("model.onnx", PREDICTIONS, "model.safetensors", "model.json")
-        files = {name: folder / name for name in names}
         return write_package(
-            files,
+            {name: folder / name for name in names},
             _describe_package(adapter, changed.preparation),
             _format_card(adapter.about),
             output,
@@ -393,8 +392,7 @@ def _format_card(about: AboutAdapter) -> str:
             f"# Plumbline, adapted: {about.name}",
             "",
             f"A trained model with an adapter fitted to {about.labels} labelled buildings. "
-            "Figures by "
-            "cross-validation on these:",
+            "Figures by cross-validation on these:",
             "",
             "| | base | adapted |",
             "|---|---|---|",

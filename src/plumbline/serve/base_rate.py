@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, logsumexp, softmax
 
+from plumbline.core.arrays import Array
 from plumbline.core.errors import InputError
 from plumbline.core.strain import (
     INTERVAL_SHARE,
@@ -30,7 +31,6 @@ from plumbline.core.strain import (
 )
 from plumbline.export.answers import Answers
 
-Array = NDArray[np.float64]
 LEAST_RATE, MOST_RATE = 1e-5, 1 - 1e-5
 HALVINGS = 60
 PRIOR_RATE, PRIOR_SPREAD = 0.02, 2.0
@@ -91,15 +91,15 @@ class DamageRate(NamedTuple):
     def _describe(self) -> str:
         if not self.estimated:
             return f"{100 * self.rate:.3g} % of the buildings are taken to be damaged, as given"
-        rate = _format_percent(self.rate)
+        rate = format_percent(self.rate)
         if self.least is not None:
             return (
-                f"{_format_percent(self.least)} % or more of the judged buildings look damaged. "
+                f"{format_percent(self.least)} % or more of the judged buildings look damaged. "
                 f"Noise that the model has not seen does that, too, so {rate} % are taken to be "
                 "damaged: no estimate is larger than the share that the model was calibrated on. "
                 f"{_RANK}"
             )
-        interval = f"90 % interval {_format_percent(self.low)} to {_format_percent(self.high)} %"
+        interval = f"90 % interval {format_percent(self.low)} to {format_percent(self.high)} %"
         if self.is_vague:
             return (
                 f"{rate} % of the buildings are taken to be damaged, but the points fit many "
@@ -120,8 +120,8 @@ class DamageRate(NamedTuple):
 _RANK = "Rank by p_damaged; do not count damaged buildings by it"
 
 
-def _format_percent(share: float) -> str:
-    """Return a share in percent as text; 0 and 100 at the ends of `RATES`."""
+def format_percent(share: float) -> str:
+    """Return a share in percent without the sign; 0 and 100 at the ends of `RATES`."""
     if share < 1e-4 or share > 0.999:
         return f"{100 * share:.0f}"
     return f"{100 * share:.1f}" if share >= 0.001 else f"{100 * share:.1g}"

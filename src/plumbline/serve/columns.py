@@ -167,10 +167,8 @@ DECLARED = (
         "judgement",
         "Probability of damage",
         "Probability of category 1 or above at the share damage_rate. Of ten buildings with 0.8, "
-        "about eight should be "
-        "damaged. Sort by it. Also of buildings that are not judged, where it is less sure; "
-        "empty where "
-        "too few points are on the building to ask.",
+        "about eight should be damaged. Sort by it. Also of buildings that are not judged, where "
+        "it is less sure; empty where too few points are on the building to ask.",
         unit="0-1",
         decimals=4,
     ),
@@ -241,8 +239,7 @@ DECLARED = (
         "when",
         "Growth of the severity in the last year",
         "Growth in the last year: severity_permille times the share of the movement that fell "
-        "into it. "
-        "If severity_low is 0, so is the lower end.",
+        "into it. If severity_low is 0, so is the lower end.",
         unit="permille a year",
         is_optional=True,
     ),

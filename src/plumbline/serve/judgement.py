@@ -131,7 +131,6 @@ def answer(
             prepared.moved,
         )
     buildings, answers = run_model(prepared, model, limits, shown=True)
-    courses = courses_of(prepared, city.points, answers)
     predictions = judge(
         buildings,
         answers,
@@ -139,7 +138,7 @@ def answer(
         limits,
         model.about,
         damage_rate=options.damage_rate,
-        courses=courses,
+        courses=courses_of(prepared, city.points, answers),
         where=where,
         whole=prepared.whole,
     )

@@ -12,6 +12,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Index
 from plumbline.core.console import track as track_progress
 from plumbline.core.console import warn
 from plumbline.prepare.abstention import LEANING, NO_MATTER, OK, UNSURE_WHERE
@@ -32,7 +33,6 @@ from plumbline.serve.qgis.styles import (
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
-Index = NDArray[np.intp]
 PIECE_POINTS = 4096
 """Points written at a time: bounds the memory beyond the tracks."""
 MAX_DISPLACEMENTS = 50_000_000

@@ -120,8 +120,7 @@ def rows_named(
         remainder = f" and {len(missing) - MAX_NAMED} others" if len(missing) > MAX_NAMED else ""
         raise InputError(
             f"--building {', '.join(missing[:MAX_NAMED])}{remainder}: no such building_id among "
-            "the "
-            f"{len(building_ids)} of {path}; {hint}.",
+            f"the {len(building_ids)} of {path}; {hint}.",
             key="buildings.unknown_id",
         )
     return np.flatnonzero(np.isin(building_ids, list(chosen)))

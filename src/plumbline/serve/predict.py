@@ -83,8 +83,7 @@ def predict(
     if n_unsure_where:
         log.info(
             "%d of the insufficient_points may be damaged, but no quadrant of theirs is probable "
-            "enough: "
-            "they have their p_damaged all the same",
+            "enough: they have their p_damaged all the same",
             n_unsure_where,
         )
     return table

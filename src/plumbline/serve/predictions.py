@@ -17,7 +17,12 @@ from pyogrio.errors import DataLayerError, DataSourceError
 
 from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, check_writable, told_unwritten, why_unwritten
+from plumbline.core.files import (
+    atomic_file,
+    check_writable,
+    report_write_errors,
+    write_error_reason,
+)
 from plumbline.core.strain import MECHANISMS, category
 from plumbline.export.interface import PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
 from plumbline.prepare.abstention import ABSTENTIONS, OK, STATUSES
@@ -201,7 +206,7 @@ def write_table(
                 table.to_parquet(temporary, index=False)
     except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
         raise InputError(
-            f"{path}: could not be written ({why_unwritten(error, path)}).",
+            f"{path}: could not be written ({write_error_reason(error, path)}).",
             key="output.write_failed",
         ) from error
 
@@ -417,5 +422,5 @@ def write_text(text: str, path: Path) -> None:
     Raises:
         NotWritable: the disk refused.
     """
-    with told_unwritten(path), atomic_file(path) as temporary:
+    with report_write_errors(path), atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

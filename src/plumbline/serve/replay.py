@@ -19,6 +19,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
+from plumbline.core.arrays import Index
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.prepare.abstention import UNSURE_WHERE
@@ -32,7 +33,6 @@ from plumbline.sources.points.epochs import DAYS_A_YEAR, TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
 Float = NDArray[np.float64]
-Index = NDArray[np.intp]
 MAX_DATES = 1000  # each is a column of the table, and SQLite takes 2,000
 
 

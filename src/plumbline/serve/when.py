@@ -8,20 +8,18 @@ estimate, and of the prior.
 
 from __future__ import annotations
 
-from typing import Any
-
 import geopandas
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.export.answers import Answers
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, prior_beginnings, prior_quickens
 from plumbline.prepare.strain_course import StrainCourses, strain_courses
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
 MIN_P_FOLLOWED = 0.8
 """Smallest probability of damage, at the share of the calibration, of the buildings that
 are followed through time. At a share of one half or less, no other building can reach

@@ -111,8 +111,7 @@ def _predict(folder: Path, task: dict[str, Any]) -> None:
     options = make_options(JudgingOptions.model_validate(form), _params_file(folder), causes)
     model = open_model(Path(task["package"]), form.get("artifact"))
     chosen = form["building"]
-    if chosen:
-        rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
+    rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     note_progress(folder, "judge", 0, 1)
     answered = answer(city, model, options, areas=True)
     note_progress(folder, "write", 0, 1)
@@ -213,8 +212,7 @@ def _read_city(folder: Path, task: dict[str, Any]) -> tuple[CityInMemory, Path]:
     if len(city.footprints) > task["footprints"]:
         raise InputError(
             f"{buildings.name}: {len(city.footprints)} footprints; this service takes "
-            f"{task['footprints']}. "
-            "Cut the file to your area.",
+            f"{task['footprints']}. Cut the file to your area.",
             key="footprints.too_many",
         )
     return city, buildings

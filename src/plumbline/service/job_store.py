@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import shutil
 import sqlite3
 import time
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -303,12 +302,6 @@ CHUNK = 1 << 20
 _UNSAFE = re.compile(r"[^\w.\-]+")
 
 
-def new_id() -> str:
-    """Draw a random name for a job. It cannot be guessed, because it gives access to the
-    results."""
-    return secrets.token_hex(16)
-
-
 def safe_name(name: str, fallback: str) -> str:
     """Return a file name without folders and without characters that a shell or a file
     system treats specially.
@@ -384,8 +377,7 @@ def buildings_file(folder: Path) -> Path | None:
         names = ", ".join(path.name for path in paths)
         raise InputError(
             f"buildings: {names} found; one file is needed, or all parts of one Shapefile or "
-            "GeoParquet, or "
-            "tiles named alike but for their numbers.",
+            "GeoParquet, or tiles named alike but for their numbers.",
             key="footprints.not_one",
         )
     return main[0] if main else None
@@ -420,8 +412,6 @@ def sweep(root: Path, names: set[str]) -> None:
         for path in folder.iterdir() if folder.is_dir() else ():
             if path.name in names:
                 continue
-            try:
+            with suppress(FileNotFoundError):  # another process of the service removes it, too
                 if path.stat().st_mtime < old:
                     shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
-            except FileNotFoundError:  # another process of the service removes it, too
-                continue

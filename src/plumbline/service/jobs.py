@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
 import shutil
 from fnmatch import fnmatch
 from pathlib import Path
@@ -117,7 +118,8 @@ def job_routes(
         # Check only.
         _ = make_options(form) if isinstance(form, PredictForm) else make_reading(form)
         options = form.model_dump(exclude=FILES) | options
-        job = job_files.new_id()
+        # The name of a job cannot be guessed, because it gives access to the results.
+        job = secrets.token_hex(16)
         job_files.store_uploads(
             root,
             job,
@@ -272,8 +274,7 @@ def job_routes(
         responses={
             200: {
                 "description": f"The result. Tables have the columns of `{BUILDING}` (`predict`) "
-                f"or `{RESTORED}` "
-                "(`restore`), in each format.",
+                f"or `{RESTORED}` (`restore`), in each format.",
                 "content": {
                     **{kind: {"schema": BINARY} for kind in (ANY_BYTES, *MEDIA)},
                     DEFAULTS["predict"]: {

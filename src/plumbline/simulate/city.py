@@ -13,6 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.compass import QUADRANTS, join_quadrants
 from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import City, Simulate
@@ -47,7 +48,6 @@ from plumbline.simulate.structure.labels import (
 from plumbline.simulate.structure.layout import CityLayout, draw_layout, draw_plan, draw_town
 from plumbline.simulate.structure.motion import (
     Motion,
-    SimulatedLabels,
     draw_labels,
     draw_motion,
     draw_rigid_of_town,
@@ -100,16 +100,18 @@ def footprint_features(
 
 
 def label_rows(
-    identifiers: list[str], labels: SimulatedLabels, scenarios: list[str], levels: NDArray[np.intp]
+    identifiers: list[str], motion: Motion, layout: CityLayout, evidence: PointEvidence
 ) -> str:
     """Return rows of labels: severity, quadrants, mechanism, scenario and difficulty.
 
     Quadrant, the accepted ones (`NE|NW`) and the mechanism are empty below category 1.
     """
+    labels = draw_labels(motion, layout)
+    levels = difficulty(labels.strains.severity_permille, layout.frames.side, evidence)
     severity = np.round(labels.strains.severity_permille, 5)
     damaged, accepted = category(severity) > 0, labels.strains.accepted
     rows = []
-    for i, (identifier, scenario) in enumerate(zip(identifiers, scenarios, strict=True)):
+    for i, identifier in enumerate(identifiers):
         quadrants = (
             f"{QUADRANTS[labels.strains.quadrant[i]]},{join_quadrants(accepted[i])}"
             if damaged[i]
@@ -117,7 +119,7 @@ def label_rows(
         )
         mechanism = MECHANISMS[labels.mechanism[i]] if damaged[i] else ""
         rows.append(
-            f"{identifier},{severity[i]:.5f},{quadrants},{mechanism},{scenario},"
+            f"{identifier},{severity[i]:.5f},{quadrants},{mechanism},{motion.scenario(i)},"
             f"{DIFFICULTIES[levels[i]]}\n"
         )
     return "".join(rows)
@@ -228,7 +230,6 @@ def join_parts(folder: Path, site: Site, labels: str, finished: Iterable[int]) -
     return total
 
 
-Array = NDArray[np.float64]
 ROWS = 4096
 """Number of points of which histories are made at a time."""
 REACH_OF_A_BUILDING_M = 60.0
@@ -306,12 +307,9 @@ def write_part(site: Site, number: int, files: list[Path]) -> int:
                 stream.write(egms_rows(rng, site.product(track), delivered.take(rows), series))
 
     identifiers = [f"{site.name}_{i:06d}" for i in range(first, first + len(layout.height))]
-    labels = draw_labels(motion, layout)
-    level = difficulty(labels.strains.severity_permille, layout.frames.side, evidence)
-    scenarios = [motion.scenario(i) for i in range(len(identifiers))]
     polygon = shapely.transform(layout.polygon, lambda at: at + np.array(site.place))
     files[2].write_text(footprint_features(identifiers, polygon, layout.height), encoding="utf-8")
-    files[3].write_text(label_rows(identifiers, labels, scenarios, level), encoding="utf-8")
+    files[3].write_text(label_rows(identifiers, motion, layout, evidence), encoding="utf-8")
     return len(points.building)
 
 

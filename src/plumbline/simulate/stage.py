@@ -106,12 +106,11 @@ def simulate(params: Simulate, out: Path, workers: int | None = None) -> None:
             from plumbline.simulate.borrowed.city import write_borrowed
 
             for name, about in borrowed.items():
-                slot = slot_of_name(name)
                 write_borrowed(
                     folder / CITIES,
                     name,
                     about,
-                    slot,
+                    slot_of_name(name),
                     damaged=params.damaged,
                     mechanisms=params.mechanisms,
                 )
@@ -140,11 +139,10 @@ def _draw_sites(jobs: list[_CityJob], params: Simulate, map_jobs: MapJobs) -> li
     """Draw the site of each city; for this, every part is planned once."""
     plans = [arguments for job in jobs for arguments in radius_jobs(job.name, job.city)]
     radii = track(map_jobs(part_radius, *zip(*plans, strict=True)), len(plans), "simulate: plans")
-    sites = []
-    for slot, job in enumerate(jobs):
-        radius = max(islice(radii, part_count(job.city.buildings)))
-        sites.append(draw_site(job.name, job.city, slot, radius, params))
-    return sites
+    radius = [max(islice(radii, part_count(job.city.buildings))) for job in jobs]
+    return [
+        draw_site(job.name, job.city, slot, radius[slot], params) for slot, job in enumerate(jobs)
+    ]
 
 
 def _write_cities(jobs: list[_CityJob], sites: list[Site], map_jobs: MapJobs) -> None:

@@ -97,13 +97,12 @@ def write_model(
     with atomic_folder(out) as folder:
         save_diagnosis(module.model, folder)
         write_history(module.history, module.metrics, folder / "history.csv")
-        counts = count_parameters(module.model.network)
         write_json(
             folder / "metrics.json",
             {
                 **module.record["metrics"],
                 "epochs": len(module.history),
-                "parameters": counts["total"],
+                "parameters": count_parameters(module.model.network)["total"],
             },
         )
         write_json(folder / "record.json", module.record)

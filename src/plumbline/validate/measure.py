@@ -78,8 +78,7 @@ def judged_figures(sequences: SequenceSet, answers: Answers, limits: Prepare) ->
     error = np.abs(answers.severity_permille - np.asarray(sequences.severity))
     if inside.any():
         figures["judged_severity_mae"] = float(error[inside].mean())
-    true = np.asarray(sequences.quadrant)
-    damaged = inside & (true >= 0)
+    damaged = inside & (np.asarray(sequences.quadrant) >= 0)
     if damaged.any():
         right = of_likeliest(answers.quadrant_probability, sequences.accepted)
         figures["judged_quadrant_accuracy"] = float(right[damaged].mean())
@@ -108,9 +107,8 @@ def difference_figures(reference: Answers, answers: Answers) -> Figures:
 
 def torch_answers(model: Diagnosis, sequences: SequenceSet) -> Answers:
     """Return the network's own answers for all buildings, in their order."""
-    parts = []
-    for index in np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256)):
-        parts.append(run_torch(model, sequences.pad(index)))
+    batches = np.array_split(np.arange(len(sequences)), max(1, len(sequences) // 256))
+    parts = [run_torch(model, sequences.pad(index)) for index in batches]
     return Answers(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 

@@ -169,9 +169,8 @@ def coverage_gap(table: Table, name: str, least: int) -> Figures:
 def slice_figures(judged: JudgedAnswers, test: Shards, inside: Any, min_slice: int) -> Figures:
     """Return the figures of the buildings `inside` (B,); only their number if it is below
     `min_slice`."""
-    part = judged.select(inside)
     figures = accuracy_figures(
-        part, np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
+        judged.select(inside), np.asarray(test.quadrant)[inside], np.asarray(test.severity)[inside]
     )
     if figures["buildings"] < min_slice:
         return {"buildings": figures["buildings"]}

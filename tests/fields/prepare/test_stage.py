@@ -1,5 +1,7 @@
 """The stage `prepare`: scenes that cannot be read are refused by name."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -24,3 +26,16 @@ def test_a_damaged_or_missing_truth_is_refused_with_its_path(tmp_path, monkeypat
     with refuses("truth.unreadable", "plain-00000/truth.npz", "`plumbline ingest`"):
         prepare(tmp_path / "ingest", PrepareFields(), tmp_path / "prepare", workers=1)
     assert not (tmp_path / "prepare").exists()
+
+
+@pytest.mark.parametrize("name", ["name", "domain", "level", "tracks"])
+def test_a_scene_that_lacks_a_value_is_refused_by_its_name(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    scene = tmp_path / "ingest" / "plain-00000"
+    scene.mkdir(parents=True)
+    up_mm = np.zeros((32, 32))
+    np.savez_compressed(scene / "truth.npz", up_mm=up_mm, east_mm=up_mm, left=0.0, top=0.0, cell_m=10.0)
+    about = {"name": scene.name, "domain": "plain", "level": "easy", "tracks": 2}
+    (scene / "scene.json").write_text(json.dumps({key: about[key] for key in about if key != name}))
+    with refuses("scene.bad_value", "plain-00000/scene.json", f" {name}: "):
+        prepare(tmp_path / "ingest", PrepareFields(), tmp_path / "prepare", workers=1)

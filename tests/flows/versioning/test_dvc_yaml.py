@@ -30,6 +30,7 @@ EACH = pytest.mark.parametrize("family", list(GRAPHS), ids=lambda family: family
 # What reads, writes, reports and checks parameters, but decides no number; see the head of dvc.yaml.
 NO_NUMBERS = {
     "reporting",
+    "arrays",
     "console",
     "sqlite",
     "errors",

@@ -17,24 +17,28 @@ MAJOR = "11"
 from nowhere else."""
 
 
-class Device(BaseModel):
+class Hashed(BaseModel):
+    """Record with a name of its content."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @property
+    def short(self) -> str:
+        """Return the first 12 hex digits of its SHA-256."""
+        digest = hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode())
+        return digest.hexdigest()[:12]
+
+
+class Device(Hashed):
     """GPU and software that an engine depends on: on others it runs badly, wrongly or not at all.
 
     The driver is no part of it: whether an engine runs under another one is checked by
     TensorRT, which loads it.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     gpu: str
     compute_capability: str
     tensorrt: str
-
-    @property
-    def short(self) -> str:
-        """Return the first 12 hex digits of its SHA-256."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[
-            :12
-        ]
 
 
 def this_device() -> Device:
@@ -46,8 +50,8 @@ def this_device() -> Device:
     if missing := [problem for problem in (_without_tensorrt(), _without_gpu()) if problem]:
         raise InputError(
             "TensorRT needs a machine with an NVIDIA GPU and the extra `trt`; here "
-            f"{'; and '.join(missing)}. To "
-            f"add the extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}.",
+            f"{'; and '.join(missing)}. To add the "
+            f"extra, {install('trt', '--extra-index-url NVIDIAS_INDEX')}.",
             key="tensorrt.missing",
         )
     import torch

@@ -6,7 +6,6 @@ Shape legend: B buildings, L scatterers, F features.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from plumbline.core.errors import InputError, PlumblineError
 from plumbline.core.files import atomic_folder, read_json, write_json
 from plumbline.export.answers import Answers, Released
 from plumbline.export.interface import FLOATS, MASK, NAMES, SEQUENCES, ModelProperties, signature
-from plumbline.export.tensorrt.device import Device, this_device
+from plumbline.export.tensorrt.device import Device, Hashed, this_device
 from plumbline.params.compress import EngineArtifact, Through
 
 PLAN, ABOUT = "model.engine", "engine.json"
@@ -57,23 +56,15 @@ def profile(max_length: int) -> Profile:
     )
 
 
-class Key(BaseModel):
+class Key(Hashed):
     """All that determines an engine; two engines with one key are interchangeable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     artifact: EngineArtifact
     through: Through
     onnx_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
     """Hash of the artifact's ONNX file, whichever way the engine was made."""
     device: Device
     profile: Profile
-
-    @property
-    def short(self) -> str:
-        """Return the first 12 hex digits of its SHA-256."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()[
-            :12
-        ]
 
 
 class EngineAbout(BaseModel):
@@ -147,8 +138,7 @@ def refuse_other(built: Device, here: Device, where: Path) -> None:
     if differing:
         raise InputError(
             f"{where}: built for {', '.join(differing)}. An engine runs only where it was built; "
-            "build "
-            "one here: `plumbline tensorrt PACKAGE --output FOLDER`.",
+            "build one here: `plumbline tensorrt PACKAGE --output FOLDER`.",
             key="engine.other_device",
         )
 

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError
-from plumbline.fields.model.spread import Float, Spread, describe_places
+from plumbline.fields.model.spread import Spread, describe_places
 from plumbline.fields.prepare.conditions import MAPS, MIRRORS, describe, mirrored, mirrored_field
 from plumbline.fields.prepare.covariance import Covariance
 

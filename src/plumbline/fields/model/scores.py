@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.special import erf
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import track
 from plumbline.fields.model.sampling import (
     DenoisingModel,
@@ -21,7 +22,7 @@ from plumbline.fields.model.sampling import (
     summarise,
 )
 from plumbline.fields.model.slopes import gradient
-from plumbline.fields.model.spread import Float, Spread
+from plumbline.fields.model.spread import Spread
 from plumbline.fields.prepare.conditions import SceneSet, describe
 
 WINDOW = 7
@@ -109,10 +110,12 @@ def restore_scenes(
         ).weighted(spread)
         distance_m = component_distances(maps, names, settings.cell_m)
         is_near = distance_m <= spread.farthest_m
-        parts = []
-        for name, true in zip(drawn.names, truth, strict=False):
-            restored = summarise(drawn, name, spread, distance_m, scenes.covariance(number))
-            parts.append(_score_component(restored, true, is_near, settings.cell_m))
+        covariance = scenes.covariance(number)
+        restored = [summarise(drawn, name, spread, distance_m, covariance) for name in drawn.names]
+        parts = [
+            _score_component(component, true, is_near, settings.cell_m)
+            for component, true in zip(restored, truth, strict=False)
+        ]
         figures.append(_average_figures(parts))
     return figures
 

@@ -7,14 +7,12 @@ are drawn. Their exponents are fitted on scenes held back, by regression on the 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, model_validator
 from scipy import ndimage
 
-Float = NDArray[np.floating[Any]]
+from plumbline.core.arrays import Float
+
 FIGURES = ("scatter", "width", "steepness")
 """Figures that `describe_slopes` returns; all are logarithms."""
 LEAST_MM_M = 0.002

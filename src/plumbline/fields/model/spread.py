@@ -10,23 +10,22 @@ much does, beside points and between them, and where the points contradict the p
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from scipy import ndimage
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import OtherVersion
 from plumbline.core.files import read_json
 from plumbline.fields.model.slopes import Slopes
 from plumbline.fields.prepare.conditions import MAPS
 from plumbline.fields.prepare.covariance import Covariance
 
-Float = NDArray[np.floating[Any]]
 COMPONENTS = ("up", "east", "los")
 COVERAGE = 0.9
-FILE = "spread.json"
+SPREAD = "spread.json"
+"""File of the spread in a folder of a model."""
 LEAST_MM = 0.05
 PLACES = (
     "distance",

@@ -10,15 +10,15 @@ lose a movement that began late, and a free curve a series would drown it in noi
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
+from plumbline.core.arrays import Float
 from plumbline.fields.prepare.delay import estimate_delay
 
-Float = NDArray[np.floating[Any]]
 MOST_MODES = 4
 EPOCHS_A_KNOT, MOST_TERMS = 6, 10
 """Epochs for each knot, and largest number of terms, of the spline of a smooth part."""
@@ -65,8 +65,7 @@ def estimate_changes(
     """
     is_valid = np.isfinite(displacement)
     y = np.where(is_valid, displacement, 0).astype(float)
-    season = _season_terms(when, years)
-    fixed = np.column_stack([np.ones_like(when), *season])
+    fixed = np.column_stack([np.ones_like(when), *_season_terms(when, years)])
     line = when - when.mean()
     modes = (
         _find_courses(y, is_valid, when, np.column_stack([fixed, line]))
@@ -172,10 +171,8 @@ def _solve_gapped(y: Float, is_valid: NDArray[np.bool_], design: Float) -> Float
 def _spline_terms(when: Float, terms: int) -> Float:
     """Return cubic B-splines (T, terms) over the epochs."""
     low, high = float(when.min()), float(when.max())
-    inner = np.linspace(low, high, terms - 2)
-    knots = np.concatenate([[low] * 3, inner, [high] * 3])
-    inside = np.clip(when, low, high)
-    return np.asarray(BSpline.design_matrix(inside, knots, 3).toarray(), float)
+    knots = np.concatenate([[low] * 3, np.linspace(low, high, terms - 2), [high] * 3])
+    return np.asarray(BSpline.design_matrix(np.clip(when, low, high), knots, 3).toarray(), float)
 
 
 def _robust_deviation(residuals: Float, is_valid: NDArray[np.bool_]) -> Float:

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError
 from plumbline.core.files import read_json
 from plumbline.fields.prepare.covariance import Covariance
 from plumbline.fields.prepare.gaussian_process import ProcessEstimate
 from plumbline.fields.prepare.grid import Binned
 
-Float = NDArray[np.floating[Any]]
 MAPS = (
     *("mean_up", "mean_east", "deviation_up", "deviation_east"),
     *(
@@ -226,8 +226,7 @@ def load_scenes(folder: Path) -> SceneSet:
     if not len(maps) == len(truth) == len(about):
         raise InputError(
             f"{folder}: {len(maps)} maps, {len(truth)} truths and {len(about)} scenes found. Run "
-            "`plumbline prepare` "
-            "again.",
+            "`plumbline prepare` again.",
             key="scenes.unequal_counts",
         )
     return SceneSet(maps, truth, about)

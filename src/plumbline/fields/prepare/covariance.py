@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg, optimize
 from scipy.spatial.distance import cdist
 
+from plumbline.core.arrays import Float
 from plumbline.fields.prepare.grid import Observations
 
-Float = NDArray[np.floating[Any]]
 GROUP_SIZE = 130
 """Number of observations of a group that the covariance is fitted to."""
 VAGUE_MM = 60.0
@@ -182,10 +182,10 @@ def _draw_groups(points: Points, rng: np.random.Generator, groups: int) -> list[
     if count <= GROUP_SIZE:
         return [points]
     rows = [rng.choice(count, GROUP_SIZE, replace=False) for _ in range(groups // 2)]
-    for centre in rng.choice(count, groups - len(rows), replace=False):
-        rows.append(
-            np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:GROUP_SIZE]
-        )
+    rows += [
+        np.argsort(((points.place - points.place[centre]) ** 2).sum(axis=1))[:GROUP_SIZE]
+        for centre in rng.choice(count, groups - len(rows), replace=False)
+    ]
     return [points.take(group) for group in rows]
 
 

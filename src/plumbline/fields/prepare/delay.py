@@ -7,14 +7,14 @@ movement of the ground, but is in one track alone, so the Gaussian process needs
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize
 from scipy.spatial.distance import pdist
 
-Float = NDArray[np.floating[Any]]
+from plumbline.core.arrays import Float
+
 MOST_POINTS = 400
 EDGES_M = (10.0, 20.0, 40.0, 70.0, 110.0, 160.0, 230.0, 320.0, 450.0, 640.0, 900.0)
 LEAST_PAIRS = 30

@@ -6,13 +6,13 @@ place by the factors of `local_covariance.py`.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.spatial.distance import cdist
 
+from plumbline.core.arrays import Float
 from plumbline.fields.prepare.covariance import (
     VAGUE_MM,
     Covariance,
@@ -23,7 +23,6 @@ from plumbline.fields.prepare.covariance import (
 from plumbline.fields.prepare.grid import Grid, Observations
 from plumbline.fields.prepare.local_covariance import Places, correlation, fit_places
 
-Float = NDArray[np.floating[Any]]
 MAX_OBSERVATIONS = 1800
 """Largest number of observations of one solution; more are gathered in larger cells."""
 CERTAIN_MM = 0.02
@@ -64,14 +63,13 @@ def estimate(
         wider *= 1.5
         points = gather(nearby, wider)
     solved = _SolvedCokriging(points, covariance, fit_places(points, covariance, grid, halo_m))
-    mean, deviation = [], []
     place, axes = _coarse_centres(grid, 2)
-    for part, _ in solved.towards(place):
-        mean.append(
-            _interpolate_grid(
-                (part @ solved.weights).reshape(len(axes[0]), len(axes[1])), axes, grid
-            )
-        )
+    size = len(axes[0]), len(axes[1])
+    mean = [
+        _interpolate_grid((part @ solved.weights).reshape(size), axes, grid)
+        for part, _ in solved.towards(place)
+    ]
+    deviation = []
     place, axes = _coarse_centres(grid, 4)
     for part, variance in solved.towards(place):
         explained = linalg.solve_triangular(solved.lower, part.T, lower=True, check_finite=False)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import in_threads, one_blas_thread
 from plumbline.fields.prepare.changes import estimate_changes
@@ -18,7 +19,6 @@ from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
 NEIGHBOURS = 9
 """Number of nearest scatterers, itself included, that a scatterer is compared with."""
 NEAR_M = 80.0

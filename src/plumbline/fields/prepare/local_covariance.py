@@ -17,10 +17,10 @@ import numpy as np
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Float
 from plumbline.fields.prepare.covariance import (
     VAGUE_MM,
     Covariance,
-    Float,
     Points,
     matern,
     noise_deviation,

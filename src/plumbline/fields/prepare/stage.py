@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, Field, ValidationError
 
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
@@ -39,6 +40,15 @@ class _PrepareJob:
     halo_m: float
 
 
+class _SceneRecord(BaseModel):
+    """What `scenes.json` repeats of a `scene.json`."""
+
+    name: str
+    domain: str
+    level: str
+    tracks: int = Field(ge=1)
+
+
 def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | None = None) -> None:
     """Write `maps.npy`, `truth.npy` and `scenes.json` for each of `SPLITS` into `out`.
 
@@ -64,6 +74,7 @@ def prepare(ingested: Path, params: PrepareFields, out: Path, workers: int | Non
 
 def _prepare(job: _PrepareJob) -> None:
     truth, grid = _read_truth(job.scene / TRUTH)
+    about = _read_about(job.scene / ABOUT)
     observations = observe(read_points_table(job.scene / POINTS))
     if observations.directions == 1:
         east, _, up = observations.los.mean(axis=0)
@@ -75,12 +86,11 @@ def _prepare(job: _PrepareJob) -> None:
     maps = stack_maps(
         estimate(observations, grid, covariance, job.halo_m), bin_observations(observations, grid)
     )
-    about = read_json(job.scene / ABOUT)
     record = {
-        **{name: about[name] for name in ("name", "domain", "level", "tracks")},
+        **about.model_dump(),
         "density": 1e6
         * len(observations)
-        / about["tracks"]
+        / about.tracks
         / (grid.rows * grid.columns * grid.cell_m**2),
         "covariance": _round_figures(covariance._asdict()),
     }
@@ -106,6 +116,23 @@ def _read_truth(path: Path) -> tuple[NDArray[np.float32], Grid]:
             f"{path}: not readable as the truth of a scene ({error}). Run `plumbline simulate` and "
             "`plumbline ingest` again.",
             key="truth.unreadable",
+        ) from None
+
+
+def _read_about(path: Path) -> _SceneRecord:
+    """Read the record of a scene.
+
+    Raises:
+        InputError: the file is missing or no JSON, or a value is missing or of another type.
+    """
+    try:
+        return _SceneRecord.model_validate(read_json(path))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise InputError(
+            f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}. Run `plumbline simulate` "
+            "and `plumbline ingest` again.",
+            key="scene.bad_value",
         ) from None
 
 

@@ -8,14 +8,15 @@ ground lasts some epochs, which distinguishes it from a step.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-Float = NDArray[np.floating[Any]]
+from plumbline.core.arrays import Float
+
 HALF_WAVELENGTH_MM = {6: 27.7, 11: 15.5, 35: 28.1, 14: 121.2, 46: 118.1}
 """Half of the wavelength, mm, by the days between two passes over a place: Sentinel-1 (and
 Radarsat's 24), TerraSAR-X, ERS and Envisat, ALOS-2, ALOS. Few formats have the wavelength, and all

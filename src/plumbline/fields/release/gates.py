@@ -15,7 +15,7 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_folder, read_json, sha256_folder, write_json
 from plumbline.fields.model.scores import METRICS, Figures, paired, ratio_bound
 from plumbline.params.fields import FieldGate, FieldGates
-from plumbline.validate.gates.verdict import FORMAT, GATE
+from plumbline.validate.gates.verdict import GATE, make_verdict
 
 Table = Mapping[str, Mapping[str, Sequence[Figures]]]
 """Figures of each scene: slice -> artifact (or `gaussian_process`, `champion`) -> figures."""
@@ -83,9 +83,7 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the verdict over `rules`: `pass` only if a rule exists and all are met; a
     missing figure fails."""
-    results = [_apply_rule(rule, table, fixed, params) for rule in rules]
-    passed = bool(results) and all(result["passed"] for result in results)
-    return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
+    return make_verdict([_apply_rule(rule, table, fixed, params) for rule in rules])
 
 
 def mean_of(rows: Sequence[Figures], metric: str) -> float | None:

@@ -34,8 +34,7 @@ from plumbline.fields.model.denoiser import (
     load_denoiser,
 )
 from plumbline.fields.model.scores import ScoreSettings, restore_scenes
-from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import read_spread
+from plumbline.fields.model.spread import SPREAD, read_spread
 from plumbline.fields.prepare.conditions import SceneSet, describe, load_scenes
 from plumbline.fields.train.calibrate import TorchDenoiser
 from plumbline.params.fields import RestorationParams

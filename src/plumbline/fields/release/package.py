@@ -14,6 +14,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import numpy_helper
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError, OtherVersion
 from plumbline.core.files import atomic_file
 from plumbline.export.package import PackageManifest, family_of, verify_folder
@@ -25,8 +26,7 @@ from plumbline.fields.model.adapter_files import (
     parse_adapters,
 )
 from plumbline.fields.model.sampling import alphas_cumulative
-from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import Float, Spread, read_spread
+from plumbline.fields.model.spread import SPREAD, Spread, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS
 from plumbline.params.fields import PrepareFields, Restoring
 
@@ -95,10 +95,9 @@ class FieldModel:
         """Return (B, F, H, W) the clean field; `conditions` (C, H, W) are the same for all
         samples."""
         batch = np.broadcast_to(conditions, (len(noisy), *conditions.shape))
-        steps = np.full(len(noisy), step, np.int64)
         inputs = {
             "noisy": noisy.astype(np.float32, copy=False),
-            "step": steps,
+            "step": np.full(len(noisy), step, np.int64),
             "conditions": np.ascontiguousarray(batch),
         }
         clean: NDArray[np.float32] = self._session.run(None, inputs)[0]

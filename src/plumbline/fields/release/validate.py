@@ -23,8 +23,7 @@ from plumbline.fields.model.scores import (
     process_figures,
     restore_scenes,
 )
-from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import read_spread
+from plumbline.fields.model.spread import SPREAD, read_spread
 from plumbline.fields.prepare.conditions import CHANNELS, SceneSet, load_scenes
 from plumbline.fields.release.gates import ALL, SCENES, Table, evaluate, mean_of
 from plumbline.fields.release.onnx import ARTIFACTS

@@ -16,8 +16,8 @@ import shapely
 from scipy.ndimage import binary_dilation
 from scipy.special import ndtri
 
+from plumbline.core.arrays import Float
 from plumbline.fields.model.spread import COMPONENTS, COVERAGE
-from plumbline.fields.prepare.grid import Float
 from plumbline.fields.restore.field import BANDS, Blend, Field
 from plumbline.serve.layers import colour_limit
 from plumbline.serve.place.moving_areas import MOVES, REACH, STILL, Velocities, outline, tabulate

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError
 from plumbline.fields.model.sampling import (
     BOTH,
@@ -21,7 +22,7 @@ from plumbline.fields.model.sampling import (
     summarise,
 )
 from plumbline.fields.model.slopes import describe_slopes
-from plumbline.fields.model.spread import Float, Spread
+from plumbline.fields.model.spread import Spread
 from plumbline.fields.prepare.conditions import stack_maps
 from plumbline.fields.prepare.covariance import Covariance
 from plumbline.fields.prepare.gaussian_process import estimate

@@ -21,6 +21,7 @@ from rasterio.transform import from_origin
 from rasterio.warp import transform
 from rasterio.windows import Window as Part
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import log
 from plumbline.core.extras import need
 from plumbline.core.files import atomic_file
@@ -167,19 +168,14 @@ MIN_LIMIT_MM = 0.1
 """Smallest displacement at which colours end, mm."""
 
 
-def style_path(output: Path) -> Path:
-    """Return the path of a field's style: the name of the raster with the suffix `.qml`."""
-    return output.with_suffix(".qml")
-
-
 def write_style(limit_mm: float, staged: ExitStack, output: Path) -> None:
-    """Write the style of a field. A style there that Plumbline did not write stays.
+    """Write the style of a field beside its raster, but keep one that Plumbline did not write.
 
     Args:
         limit_mm: displacement at which the colours end.
         staged: puts all files of the run in place at its end. output: GeoTIFF of the field.
     """
-    path = style_path(output)
+    path = output.with_suffix(".qml")
     if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
         log.info("%s: not written by Plumbline, and kept", path)
         return
@@ -260,7 +256,6 @@ def draw(field: Field, blend: Blend, out: Path) -> None:
     figure.savefig(out, format="png", dpi=110)
 
 
-Float = NDArray[np.floating[Any]]
 SEQUENTIAL = ("#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838")
 """Cividis (Nunez, Anderton and Renslow 2018): safe for colour-blind readers."""
 LAYERS = (

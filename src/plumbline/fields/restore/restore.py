@@ -62,14 +62,15 @@ OPENING = Lock()
 
 
 class SideOutputs(NamedTuple):
-    """Files beside the field; None: not written."""
+    """Paths of the outputs that are written beside the field, and of the footprints for one of
+    them. None: that output is not written."""
 
     buildings: Path | None = None
-    """Footprints that are read."""
+    """File of footprints, an input: `buildings_output` is made from it."""
     buildings_output: Path | None = None
-    """Table of them, see `footprints.write_buildings`."""
+    """Table of the field at each footprint, see `footprints.write_buildings`."""
     picture: Path | None = None
-    """PNG file."""
+    """PNG file of the field."""
     areas: Path | None = None
     """GeoPackage or GeoJSON of moving areas, see `areas.field_areas`."""
 

@@ -9,21 +9,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
-from plumbline.fields.simulate.ground import draw_buildings, draw_movements
 from plumbline.fields.simulate.scene import (
     LEVELS,
-    Array,
     MovingGround,
     Scene,
     SceneAbout,
     SceneTrack,
+    draw_ground,
     write_scene,
 )
 from plumbline.params.fields import BorrowedScenes, SimulateFields
 from plumbline.simulate.borrowed.track import LEAST_EPOCHS, Smooth
-from plumbline.simulate.structure.motion import draw_histories
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import Track
@@ -93,9 +92,7 @@ def _cut_track(track: Track, centre: Array, size: float) -> Track:
 def _make_scene(
     rng: np.random.Generator, about: SceneAbout, tracks: Sequence[Track], centre: Array
 ) -> Scene:
-    town = draw_buildings(rng, about.extent)
-    movements = draw_movements(rng, about.extent, town)
-    ground = MovingGround(movements, draw_histories(rng, len(movements)))
+    _, ground = draw_ground(rng, about.extent)
     start = min(track.epochs[0] for track in tracks)
     days = float((max(track.epochs[-1] for track in tracks) - start) / np.timedelta64(1, "D"))
     return Scene(

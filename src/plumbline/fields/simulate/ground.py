@@ -12,12 +12,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erf
 
+from plumbline.core.arrays import Array
 from plumbline.simulate.random_numbers import log_uniform
 
-Array = NDArray[np.float64]
 KNOTHE_HORIZONTAL = 0.4
 """Horizontal displacement over slope, in radii of main influence (Awershin's B, Knothe and
 Budryk)."""
@@ -227,10 +226,10 @@ def draw_movements(
     movements: list[Movement] = [_draw_region(rng, extent)]
     if rng.random() < QUIET_SHARE:
         return movements
-    for kind in rng.choice(KINDS, size=int(rng.integers(1, 5)), p=SHARES):
-        movements.append(
-            _draw_movement(rng, str(kind), extent, float(log_uniform(rng, *PEAK_MM, 1)[0]))
-        )
+    movements += [
+        _draw_movement(rng, str(kind), extent, float(log_uniform(rng, *PEAK_MM, 1)[0]))
+        for kind in rng.choice(KINDS, size=int(rng.integers(1, 5)), p=SHARES)
+    ]
     if rng.random() < APART_SHARE:
         movements.append(_draw_apart(rng, buildings))
     return movements

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.files import atomic_folder, write_json
 from plumbline.fields.simulate.ground import Movement, TownBuildings, draw_buildings, draw_movements
 from plumbline.simulate.radar.acquisition import (
@@ -34,7 +35,6 @@ from plumbline.simulate.radar.noise import (
 from plumbline.simulate.random_numbers import log_uniform
 from plumbline.simulate.structure.motion import Histories, draw_histories
 
-Array = NDArray[np.float64]
 LEVELS = ("easy", "medium", "hard")
 
 
@@ -181,9 +181,7 @@ class Scene:
 def make_scene(about: SceneAbout) -> Scene:
     """Draw everything; the same `about` gives the same scene."""
     rng = np.random.default_rng([about.seed, *about.name.encode()])
-    town = draw_buildings(rng, about.extent)
-    movements = draw_movements(rng, about.extent, town)
-    ground = MovingGround(movements, draw_histories(rng, len(movements)))
+    town, ground = draw_ground(rng, about.extent)
     degradation = draw_degradation(rng, about.domain, about.level)
     years = float(log_uniform(rng, *EPOCHS, 1)[0]) * REVISIT_DAYS / 365.25
     pairs = [draw_acquisitions(rng, BANDS[BAND], slot, years, REVISIT_DAYS) for slot in (0, 1)]
@@ -213,6 +211,13 @@ def make_scene(about: SceneAbout) -> Scene:
             )
         )
     return Scene(about, degradation, ground, tracks)
+
+
+def draw_ground(rng: np.random.Generator, extent: float) -> tuple[TownBuildings, MovingGround]:
+    """Draw the buildings and the moving ground of a scene of `extent` m."""
+    town = draw_buildings(rng, extent)
+    movements = draw_movements(rng, extent, town)
+    return town, MovingGround(movements, draw_histories(rng, len(movements)))
 
 
 def _draw_positions(

@@ -49,11 +49,11 @@ def simulate(params: SimulateFields, out: Path, workers: int | None = None) -> N
                 SceneAbout(SHOWCASE, "plain", "medium", params.seed, 2, SHOWCASE_CELLS, 10.0),
             )
         ]
-        for domain, count in params.scenes.items():
-            for number in range(count):
-                jobs.append(
-                    _draw_job(folder / SCENES, f"{domain}-{number:05d}", domain, number, params)
-                )
+        jobs += [
+            _draw_job(folder / SCENES, f"{domain}-{number:05d}", domain, number, params)
+            for domain, count in params.scenes.items()
+            for number in range(count)
+        ]
         (folder / SCENES).mkdir()
         run_jobs(_write_scene_job, jobs, workers, STAGE)
         if params.borrowed:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
 from plumbline.fields.model.denoiser import FieldDenoiser
@@ -26,7 +27,6 @@ from plumbline.fields.model.spread import (
     LEAST_SCATTER,
     PLACES,
     Component,
-    Float,
     Scale,
     Spread,
     describe_places,
@@ -153,9 +153,8 @@ def gather(
         for component, name in enumerate(names):
             samples, process = window_samples.of(name)
             mean, true = samples.mean(axis=0), truth[component]
-            scatter = samples.std(axis=0, ddof=1)
             places = describe_places(
-                maps, component, scatter, distance_m, scenes.covariance(number)
+                maps, component, samples.std(axis=0, ddof=1), distance_m, scenes.covariance(number)
             )
             error, beyond, process_mm, distance = (
                 np.asarray(part, float).ravel()[cells]

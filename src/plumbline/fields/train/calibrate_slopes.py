@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.fields.model.slopes import FIGURES, Slopes, describe_slopes, gradient
-from plumbline.fields.model.spread import Float
 from plumbline.fields.train.quantiles import equal_shares, fit_quantile, held_out_shift
 
 LEAST_MM_M = 1e-4

@@ -215,8 +215,7 @@ class FieldOptimisation(Fitting):
                 )
             return clean_BFHW.float().cpu().numpy()
 
-        shape = batch.clean_BFHW.shape
-        fresh = draws(rng, shape)
+        fresh = draws(rng, batch.clean_BFHW.shape)
         samples = [
             restore_steps(
                 denoise, next(fresh), alphas, steps=self.params.tune_steps, eta=1.0, fresh=fresh
@@ -269,6 +268,4 @@ def field_loss(error: Tensor, kind: str) -> Tensor:
     """Return the loss of each cell: squared, absolute, or Charbonnier's smooth absolute error."""
     if kind == "mse":
         return error**2
-    if kind == "l1":
-        return error.abs()
-    return (error**2 + CHARBONNIER**2).sqrt() - CHARBONNIER
+    return error.abs() if kind == "l1" else (error**2 + CHARBONNIER**2).sqrt() - CHARBONNIER

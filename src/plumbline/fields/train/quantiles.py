@@ -8,7 +8,8 @@ from typing import TypeVar
 import numpy as np
 from scipy import optimize
 
-from plumbline.fields.model.spread import COVERAGE, Float
+from plumbline.core.arrays import Float
+from plumbline.fields.model.spread import COVERAGE
 
 FOLDS = 5
 SOFT = 0.05

@@ -27,8 +27,7 @@ from plumbline.fields.model.denoiser import (
     load_denoiser,
     save_denoiser,
 )
-from plumbline.fields.model.spread import FILE as SPREAD
-from plumbline.fields.model.spread import read_spread
+from plumbline.fields.model.spread import SPREAD, read_spread
 from plumbline.fields.prepare.conditions import SPLITS, SceneSet, load_scenes
 from plumbline.fields.train.calibrate import calibrate
 from plumbline.fields.train.module import CropData, FieldOptimisation
@@ -228,8 +227,7 @@ def _load_first_weights(model: FieldDenoiser, start_from: Sequence[str]) -> None
             f"train.start_from: {folder}: network "
             f"{initial.spec.model_dump(exclude={'conditions'})} found, "
             f"{model.spec.model_dump(exclude={'conditions'})} needed. Give `model` these values, "
-            "or take it out of the "
-            "list.",
+            "or take it out of the list.",
             key="start_from.other_network",
         )
     model.load_state_dict(initial.state_dict())

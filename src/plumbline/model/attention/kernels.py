@@ -78,9 +78,8 @@ def ragged_attention_backward(
 
     tensors = (grad_THE, query_THE, key_THE, value_THE, mixed_THE, total_TH)
     grad, query, key, value, mixed, total = (part.contiguous() for part in tensors)
-    tokens = Tokens(begin_T, end_T)
     return triton_kernels.backward(
-        grad, query, key, value, mixed_THE=mixed, total_TH=total, tokens=tokens
+        grad, query, key, value, mixed_THE=mixed, total_TH=total, tokens=Tokens(begin_T, end_T)
     )
 
 

@@ -6,12 +6,14 @@ Shape legend: N points of all tracks, B footprints, K pairs of them, M points of
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
+
+from plumbline.core.arrays import Float, Index, Mask
 
 UNASSIGNED = -1
 PIECE = 1 << 16
@@ -75,9 +77,6 @@ def assign_points(
     )
 
 
-Float = NDArray[np.floating[Any]]
-Index = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 NEAR_M = 15.0
 """Largest distance from a rival, m, of the scatterers that show how their building moves beside it.
 It is less than the halo of a tile."""

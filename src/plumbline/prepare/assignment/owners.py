@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float, Index, Mask
 from plumbline.core.compass import Frames, frames
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import outsized
@@ -28,7 +29,6 @@ from plumbline.sources.city.ingested import Neighbours
 from plumbline.sources.points.epochs import TREND_EPOCHS
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
 MIN_EPOCHS = TREND_EPOCHS
 SERIES_BLOCK = 4096
 """Number of series checked at a time: few enough for their arrays to stay in the processor's
@@ -97,14 +97,13 @@ def _collect_track(
     when = (track.epochs - period.start) / (period.end - period.start)
     trend = estimate_trend(track.displacement[rows], when.astype(float), period.years, building)
     position = np.stack([track.easting[rows], track.northing[rows]], axis=1)
-    horizontal = frame.rotate(building, track.los[rows, :2])
     return Scatterers(
         building=building,
         track=np.full(len(rows), number, dtype=np.intp),
         point=rows,
         xy=frame.to_building(building, position),
         height=track.height[rows],
-        los=np.column_stack([horizontal, track.los[rows, 2]]),
+        los=np.column_stack([frame.rotate(building, track.los[rows, :2]), track.los[rows, 2]]),
         change=trend.change,
         change_se=trend.change_se,
         velocity=trend.line / period.years,
@@ -150,8 +149,6 @@ def footprint_middle(footprints: NDArray[np.object_]) -> NDArray[np.float64]:
     return np.asarray(shapely.get_coordinates(shapely.centroid(footprints)), float)
 
 
-Index = NDArray[np.intp]
-Mask = NDArray[np.bool_]
 TILT_MM_M, OFFSET_MM = 3.0, 30.0
 """Prior standard deviations of a building's tilts, mm/m, and of its motion against the next one,
 mm."""

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.prepare.response.decompose import TrackMeans
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
 Counts = NDArray[np.int64]
 EDGES = np.geomspace(1e-4, 1e6, 321)
 """Edges of the bins, mm or mm/yr; values beyond are in the first or the last."""

@@ -53,11 +53,11 @@ def conditions_of(sequences: SequenceSet) -> dict[str, ColumnValues]:
         for name in np.unique(city).tolist():
             summary = summaries.setdefault(name, Summary(name, SAMPLE))
             summary.add(part.take(np.flatnonzero(city == name)))
-    return {name: _watched(columns_of(summary)) for name, summary in sorted(summaries.items())}
-
-
-def _watched(columns: ColumnValues) -> ColumnValues:
-    return ColumnValues(columns.buildings, {name: columns.values[name] for name in WATCHED})
+    conditions = {name: columns_of(summary) for name, summary in sorted(summaries.items())}
+    return {
+        name: ColumnValues(columns.buildings, {key: columns.values[key] for key in WATCHED})
+        for name, columns in conditions.items()
+    }
 
 
 def describe_conditions(train: SequenceSet) -> dict[str, Any]:

@@ -196,10 +196,9 @@ class Summary:
         moments.add(values)
         if table not in self.first_bad and moments.first_bad is not None:
             row, column, value = moments.first_bad
-            name = TABLES[table][column].name
             where = (
                 f"split {self.name}, {table}, building {ids[row - before]}, row {row}, "
-                f"column {name}"
+                f"column {TABLES[table][column].name}"
             )
             self.first_bad[table] = where, value
 

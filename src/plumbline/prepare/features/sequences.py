@@ -16,13 +16,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Mask
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.errors import InputError
 from plumbline.params.plugins import PADDING
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 
 Values = NDArray[np.float32]
-Mask = NDArray[np.bool_]
 
 
 def zeros(values_BLF: Values, mask_BL: Mask) -> Values:

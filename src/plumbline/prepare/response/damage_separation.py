@@ -14,16 +14,16 @@ damage was lost (docs/decisions/0036).
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.prepare.response.rigid_body import RigidFit, rigid_design
 from plumbline.prepare.series.temporal_basis import Courses, dictionary_courses
 from plumbline.prepare.series.trend import LEAST_ERROR
 
-Float = NDArray[np.floating[Any]]
 ASTRAY_M = (0.0, 0.35, 1.0, 3.0, 10.0)
 """Standard deviations of position errors, m: times the tilt, this is their residual. Without a tilt
 it is 0."""

@@ -21,17 +21,17 @@ products' own references.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.prepare.response.rigid_body import FREEDOM
 from plumbline.prepare.scatterers import Scatterers
 
-Float = NDArray[np.floating[Any]]
 LEAST_ANGLE = np.radians(30)
 """Smallest angle between the directions of tracks, seen from the south, that separates up from
 east."""
@@ -127,11 +127,10 @@ def track_means(
     # With weights cut at 1, of normal errors, the sum is the inverse variance of the mean, to 1 %.
     precision, common_variance = total(np.minimum(trust, 1) / variance), total(common_se**2) / each
     sight = np.stack([total(weight * los[:, i]) for i in range(3)], axis=-1)
-    mean_los = sight / np.maximum(total(weight), TINY)[:, None]
     return TrackMeans(
         rate=centre.reshape(shape),
         weight=(precision / (1 + precision * common_variance)).reshape(shape),
-        los=mean_los.reshape(*shape, 3),
+        los=(sight / np.maximum(total(weight), TINY)[:, None]).reshape(*shape, 3),
         points=count.reshape(shape),
     )
 

@@ -7,14 +7,12 @@ Processing: Estimation Theory, section 4). Wrong positions and unknown shapes ad
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.prepare.response.shapes import ALL, CORNER, displacement, strains_per_mm
 
-Float = NDArray[np.floating[Any]]
 RESOLVED = 2.93
 """Standard errors of the smallest strain that points could show: found in 9 of 10 cases,
 with 1 false alarm in 20 (minimal detectable bias, Baarda 1968, A testing procedure for use

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-Float = NDArray[np.floating[Any]]
+from plumbline.core.arrays import Float
+
 FREEDOM = 4.0
 """Degrees of freedom of the assumed Student t distribution of the errors (Lange, Little and
 Taylor 1989). The first `START` iterations take 1 and the stated errors alone: otherwise a

@@ -13,17 +13,16 @@ of each quadrant and of each mechanism.
 from __future__ import annotations
 
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 
+from plumbline.core.arrays import Array, Float
 from plumbline.core.strain import ACCEPTED_SHARE, FAILURES, bay_length, principal_tensile_strain
 from plumbline.prepare.response.rigid_body import Fit, misfit, student_fit, student_fits
 
-Float = NDArray[np.floating[Any]]
-Array = NDArray[np.float64]
 CORNER, END, STEP, BOWL, BENDING = range(len(FAILURES))
 SIGNS = np.array([(1, 1), (-1, 1), (-1, -1), (1, -1)])
 """Signs of x and y in the quadrants, in the order of `compass.QUADRANTS`."""
@@ -261,9 +260,11 @@ def _strains(side: Array, lines: int) -> Array:
 
 def _axes(shape: Shape) -> tuple[int, ...]:
     """Return the axes along which a shape varies."""
-    if shape.mechanism in (CORNER, BOWL):
-        return (0, 1)
-    return tuple(np.flatnonzero(shape.towards).tolist())
+    return (
+        (0, 1)
+        if shape.mechanism in (CORNER, BOWL)
+        else tuple(np.flatnonzero(shape.towards).tolist())
+    )
 
 
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:

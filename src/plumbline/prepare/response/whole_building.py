@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, softmax, stdtrit
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.prepare.response.floor import strain_resolution
@@ -30,7 +31,6 @@ from plumbline.prepare.scatterers import Scatterers, rectangles
 from plumbline.prepare.series.beginning import TIME, possible_courses
 from plumbline.prepare.series.temporal_basis import LINE, dictionary_courses, shape_coordinates
 
-Float = NDArray[np.floating[Any]]
 MIN_SCATTERERS = 3
 """Smallest number of scatterers to which a plane is fitted."""
 LIKELY_TILT, WEAK_OFFSET = 3.0, 1e4

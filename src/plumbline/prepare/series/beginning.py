@@ -13,14 +13,14 @@ noise, T epochs of a track, M movements.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 
-Float = NDArray[np.floating[Any]]
 TIME = np.linspace(0, 1, 201)
 """Share of the record at which courses are tabulated."""
 BEGINNINGS = np.arange(0, 0.985, 0.02)

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Float = NDArray[np.floating[Any]]
+from plumbline.core.arrays import Float
+
 LAGS = (1, 2, 3, 5, 8, 13, 21)
 """Epochs after which residuals are compared: a long memory shows in the later ones."""
 RHOS = (0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.96)

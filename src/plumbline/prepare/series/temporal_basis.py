@@ -12,14 +12,14 @@ two: of its building's tilt and of a damage that began later.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.prepare.series.noise import trusted
 
-Float = NDArray[np.floating[Any]]
 SEASON = 3
 """Columns that all curves share: offset, sine and cosine of the year."""
 LINE = 0

@@ -8,11 +8,12 @@ curve. Before scatterers are assigned to buildings, a robust line is fitted (`li
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.prepare.series.noise import (
     COLUMNS,
     MAX_NOISE_RATIO,
@@ -38,7 +39,6 @@ from plumbline.prepare.series.temporal_basis import (
     unknown_courses,
 )
 
-Float = NDArray[np.floating[Any]]
 CHUNK = 2048
 """Number of points in a block: few enough for their arrays to stay in the processor's cache."""
 NEEDED_GAIN = 9.0

@@ -159,11 +159,10 @@ def _tilts(
         np.trace(levelled_covariance[has_levelled_tilt], axis1=1, axis2=2) / 2
     )
     std = np.divide(length, standardised, out=np.full(len(houses), np.nan), where=standardised > 0)
-    size = np.hypot(*levelled.T)
     columns = _columns(
         "tilt",
         radar=(judged["tilt_mm_m"], judged["tilt_std_mm_m"]),
-        levelled=(size, levelled_std),
+        levelled=(np.hypot(*levelled.T), levelled_std),
         difference=(length, std),
         half_width=TILT_HALF_WIDTH,
     )

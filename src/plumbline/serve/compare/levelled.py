@@ -19,6 +19,7 @@ from scipy.interpolate import LinearNDInterpolator
 from scipy.spatial import cKDTree
 from scipy.special import ndtri, stdtrit
 
+from plumbline.core.arrays import Array
 from plumbline.core.compass import QUADRANTS, frames, join_quadrants
 from plumbline.core.errors import InputError
 from plumbline.prepare.assignment.owners import footprint_middle
@@ -27,7 +28,6 @@ from plumbline.simulate.structure.labels import Strains, strains
 from plumbline.simulate.structure.layout import own_outlines
 from plumbline.sources.levelling import Levelling
 
-Array = NDArray[np.float64]
 REACH_DAYS = 31
 """Largest time between the dates of a point and the ends of the period, and between the period and
 the record of the radar, days."""

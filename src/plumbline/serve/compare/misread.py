@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Array
 from plumbline.serve.compare.levelled import MIN_SCATTER_M, LevelledPeriod
 from plumbline.sources.levelling import Levelling
 
-Array = NDArray[np.float64]
 MAX_SLOPE_MM_M = 50.0
 """Largest deviation of a point that is not misread, from the plane of the others and from that of
 its neighbour, mm per metre to this neighbour."""

@@ -20,7 +20,7 @@ from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
-from plumbline.core.files import atomic_file, told_unwritten
+from plumbline.core.files import atomic_file, report_write_errors
 from plumbline.core.strain import BAY_M, CATEGORY_BOUNDS_PERMILLE
 from plumbline.reporting.agreement import Pair, Panel, agreement_chart
 from plumbline.serve.compare.agreement import (
@@ -126,13 +126,12 @@ def compare(
     write_comparison(comparison, point_rows, output)
     write_text(draw_chart(comparison), picture)
     if map_path is not None:
-        owners = answer.prepared.owners
         write_map(
             judged._replace(levelling=point_rows),
             city.points,
             map_path,
             request.title,
-            owners=owners,
+            owners=answer.prepared.owners,
         )
     if labels is not None:
         write_labels(houses, comparison, labels)
@@ -191,9 +190,8 @@ def place_points(levels: Levelling, city: CityInMemory, request: Request) -> Pla
     if not (row >= 0).any():
         raise InputError(
             f"{levels.path}: no point is within {REACH_M:g} m of a building of {buildings} (read "
-            f"as {crs}). "
-            "Give longitude and latitude, add building_id, or state the crs of this file under "
-            "ingest.footprints (--params).",
+            f"as {crs}). Give longitude and latitude, add building_id, or state the crs of this "
+            "file under ingest.footprints (--params).",
             key="levelling.no_overlap",
         )
     if np.isfinite(xy).any():
@@ -276,7 +274,7 @@ def write_comparison(
     Raises:
         NotWritable: the disk refused.
     """
-    with told_unwritten(path), atomic_file(path) as temporary:
+    with report_write_errors(path), atomic_file(path) as temporary:
         if path.suffix.lower() == ".csv":
             pd.DataFrame(comparison.table.drop(columns="geometry")).to_csv(temporary, index=False)
         else:
@@ -296,7 +294,6 @@ def draw_chart(comparison: Comparison) -> str:
         table["severity_permille"],
         *(HALF_WIDTH * table[name] for name in _ERROR_COLUMNS),
     )
-    factor = strain_factor(table["levelled_spacing_m"])
     panels = [
         _panel(table, "settlement_mm", "Settlement, mm", (settlement,) * 2, datum=datum),
         _panel(table, "tilt_mm_m", "Tilt, mm/m", (tilt, tilt), lower_limit=0.0),
@@ -306,7 +303,7 @@ def draw_chart(comparison: Comparison) -> str:
             STRAIN_TITLE,
             (severity - low, high - severity),
             lower_limit=0.0,
-            factor=factor,
+            factor=strain_factor(table["levelled_spacing_m"]),
         ),
     ]
     note = (
@@ -380,7 +377,7 @@ def write_labels(houses: Sequence[House], comparison: Comparison, path: Path) ->
             ],
         }
     )
-    with told_unwritten(path), atomic_file(path) as temporary:
+    with report_write_errors(path), atomic_file(path) as temporary:
         table.to_csv(temporary, index=False)
     log.info(
         "%s: %d buildings labelled by levelling, %d of them damaged",

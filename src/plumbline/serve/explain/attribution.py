@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import log
 from plumbline.export.answers import batches
 from plumbline.model.diagnosis import Diagnosis
@@ -18,7 +18,6 @@ from plumbline.prepare.features.sequences import Sequences
 MAX_CELLS = 1 << 12
 """Largest number of scatterers, padding included, that are explained at a time: bounds the
 memory."""
-Float = NDArray[np.floating[Any]]
 
 
 class AnswerAttribution(NamedTuple):

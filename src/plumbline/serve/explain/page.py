@@ -179,8 +179,7 @@ def _format_section(
     return (
         f'<section><figure>{over_time}{figure}</figure><div class="said">{description(row, why)}'
         f"<p>The marks and the table say what moved {answer}, in {unit}; the largest mark "
-        f"{number(largest)}.</p>"
-        f"{table(['moved by', unit], rows)}</div></section>"
+        f"{number(largest)}.</p>{table(['moved by', unit], rows)}</div></section>"
     )
 
 
@@ -198,16 +197,11 @@ def _make_plan(
     row: Any, footprint: Any, scatterers: geopandas.GeoDataFrame, question: str
 ) -> DrawnBuilding:
     frame = frames(np.array([footprint], dtype=object))
-
-    def to_frame(place: Any) -> Any:
-        return frame.to_building(np.zeros(len(place), np.intp), place)
-
     texts = [
         f"{isolated(s.point_id)}, {isolated(s.track)}: {s.differential_displacement:+.1f} mm, "
-        "standard error "
-        f"{s.differential_displacement_se:.1f} mm; moved the quadrant "
-        f"{s.quadrant_attribution:+.3f} logits, the "
-        f"severity {s.severity_attribution:+.3f} log permille; attention {s.attention_share:.1%}"
+        f"standard error {s.differential_displacement_se:.1f} mm; moved the quadrant "
+        f"{s.quadrant_attribution:+.3f} logits, the severity {s.severity_attribution:+.3f} log "
+        f"permille; attention {s.attention_share:.1%}"
         for s in scatterers.itertuples(index=False)
     ]
     is_placed = question == "quadrant" or row.reason == UNSURE_WHERE
@@ -215,7 +209,9 @@ def _make_plan(
         [getattr(row, name) if is_placed else np.nan for name in PROBABILITIES], float
     )
     return DrawnBuilding(
-        footprint=shapely.transform(footprint, to_frame),
+        footprint=shapely.transform(
+            footprint, lambda place: frame.to_building(np.zeros(len(place), np.intp), place)
+        ),
         side=frame.side[0],
         angle=float(frame.angle[0]),
         probability=probability,

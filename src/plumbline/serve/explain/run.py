@@ -15,7 +15,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import log, warn
-from plumbline.core.files import atomic_file, told_unwritten
+from plumbline.core.files import atomic_file, report_write_errors
 from plumbline.export.weights import load_network
 from plumbline.prepare.abstention import reason_sentences
 from plumbline.prepare.buildings import Prepared
@@ -30,8 +30,6 @@ from plumbline.serve.predictions import BUILDINGS, SCATTERERS, Outputs, write_ta
 from plumbline.serve.request import Request, open_city
 from plumbline.sources.city.in_memory import Say
 from plumbline.sources.points.track import Track
-
-Float = NDArray[np.floating[Any]]
 
 
 def product_points(
@@ -164,7 +162,7 @@ def write_tables(scatterers: geopandas.GeoDataFrame, buildings: pd.DataFrame, ou
     with ExitStack() as staged:
         if buildings_file is not None:
             path = staged.enter_context(atomic_file(buildings_file))
-            with told_unwritten(buildings_file):
+            with report_write_errors(buildings_file):
                 if buildings_file.suffix == ".parquet":
                     buildings.to_parquet(path, index=False)
                 else:
@@ -234,12 +232,11 @@ def explain(
         if plan is not None:
             # The page is drawn before the tables are written, and moved into place after: all files
             # or none.
-            temporary = staged.enter_context(atomic_file(plan))
             write_page(
                 explained.buildings.assign(explanation=judged.explanation[listed]),
                 footprints,
                 explained.scatterers,
-                temporary,
+                staged.enter_context(atomic_file(plan)),
                 title=request.title,
                 rate=judged.rate,
                 courses=judged.courses,
@@ -257,10 +254,9 @@ def _log_explained(names: pd.Series, judged: CityPredictions, sentences: dict[st
             continue
         remainder = f" and {len(ids) - MAX_NAMED} others" if len(ids) > MAX_NAMED else ""
         sentence = judged.explanation[ids.index[0]] if len(ids) == 1 else sentences[reason]
-        listed = ", ".join(ids[:MAX_NAMED]) + remainder
         warn(
             "not explained, because not judged (%s): %s",
             sentence,
-            listed,
+            ", ".join(ids[:MAX_NAMED]) + remainder,
             key="buildings.not_judged",
         )

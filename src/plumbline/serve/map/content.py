@@ -138,9 +138,11 @@ def count_from_0(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _places_from_0(coordinates: Any) -> Any:
-    if isinstance(coordinates[0], int | float):
-        return [_from_0(coordinates[0]), *coordinates[1:]]
-    return [_places_from_0(part) for part in coordinates]
+    return (
+        [_from_0(coordinates[0]), *coordinates[1:]]
+        if isinstance(coordinates[0], int | float)
+        else [_places_from_0(part) for part in coordinates]
+    )
 
 
 def _from_0(longitude: Any) -> Any:

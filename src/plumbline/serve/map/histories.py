@@ -12,6 +12,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Index
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.map.content import WGS84, MapPoints
 from plumbline.sources.points.track import Track
@@ -25,7 +26,6 @@ beside it."""
 MAX_VALUES = 800_000
 """Most displacements in a map: about 1.3 MB of the file."""
 
-Index = NDArray[np.intp]
 Point = tuple[int, int]
 """Number of its track, and its row there."""
 

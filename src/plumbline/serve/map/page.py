@@ -114,9 +114,11 @@ def page_html(document: Mapping[str, Any] | None = None, basemap: str | None = N
     )
     style = (BUILT / STYLE).read_text(encoding="utf-8")
     title = "Plumbline" if document is None else str(document.get("title", "Plumbline"))
-    data = ""
-    if document is not None:
-        data = f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
+    data = (
+        f'<script type="application/gzip" id="document">{packed(document)}</script>\n'
+        if document is not None
+        else ""
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta http-equiv="Content-Security-Policy" '
@@ -141,11 +143,9 @@ def _write_policy(script: str, document: Mapping[str, Any] | None, basemap: str 
     origin = " 'self'" if document is None else ""
     host = _host(document.get("basemap") if document is not None else basemap)
     return (
-        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; "
-        "worker-src blob:; "
-        f"child-src blob:; img-src data: blob:{origin}{host}; connect-src data: "
-        f"blob:{origin}{host}; "
-        "form-action 'none'; base-uri 'none'"
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; worker-src "
+        f"blob:; child-src blob:; img-src data: blob:{origin}{host}; connect-src data: "
+        f"blob:{origin}{host}; form-action 'none'; base-uri 'none'"
     )
 
 

@@ -18,11 +18,11 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.console import log, warn
 from plumbline.serve.base_rate import HALVINGS, LEAST_RATE, DamageRate, Prior, doubted_rate, odds_of
 from plumbline.sources.city.causes import Cause
 
-Array = NDArray[np.float64]
 REACHES_M = (10.0, 25.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 500.0)
 """Distances that are tried for a cause for which the file has no reach."""
 PSEUDO_BUILDINGS = 5.0

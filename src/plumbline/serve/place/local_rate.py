@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Array
 from plumbline.core.console import log
 from plumbline.serve.base_rate import LEAST_RATE, DamageRate, odds_of
 from plumbline.serve.place.causes import SharesByCause, shares_by_cause
 from plumbline.sources.city.causes import Cause
 
-Array = NDArray[np.float64]
 NEIGHBOURS = (30, 60, 120)
 """Numbers of nearest buildings that are tried; the last neighbour is two standard deviations of the
 kernel away."""
@@ -68,11 +68,13 @@ def local_rates(
         share: share of damaged buildings that the model was calibrated on.
         city: share in the whole city.
     """
-    shares = SharesByCause(np.full(len(geometry), city.rate), np.full(len(geometry), None, object))
-    if variation.causes:
-        shares = shares_by_cause(
+    shares = (
+        shares_by_cause(
             variation.causes, geometry, p_damaged=p_damaged, able=able, share=share, city=city
         )
+        if variation.causes
+        else SharesByCause(np.full(len(geometry), city.rate), np.full(len(geometry), None, object))
+    )
     if not (variation.by_place and city.estimated):
         return shares
     centres = shapely.get_coordinates(shapely.centroid(geometry[able]))

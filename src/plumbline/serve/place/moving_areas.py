@@ -14,16 +14,14 @@ import geopandas
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
+from plumbline.core.arrays import Float, Index
 from plumbline.sources.points.epochs import DAYS_A_YEAR, velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
-Index = NDArray[np.intp]
 MOVES = 2.0
 """Smallest difference of a moving point from the others, in standard deviations (Barra et al.
 2017)."""
@@ -165,8 +163,7 @@ def _neighbour_distance(xy: Float) -> float:
     """Return the largest distance between neighbours, m."""
     if len(xy) <= N_NEAREST:
         return MAX_REACH_M
-    sample = xy[:: max(1, len(xy) // SAMPLE_POINTS)]
-    distance, _ = cKDTree(xy).query(sample, k=N_NEAREST + 1)
+    distance, _ = cKDTree(xy).query(xy[:: max(1, len(xy) // SAMPLE_POINTS)], k=N_NEAREST + 1)
     return float(np.clip(REACH * np.median(distance[:, -1]), MIN_REACH_M, MAX_REACH_M))
 
 
@@ -194,8 +191,7 @@ def group_points(xy: Float, velocities: Velocities, reach: float) -> list[Index]
     pairs = pairs[sign[moving[pairs[:, 0]]] == sign[moving[pairs[:, 1]]]]
     graph = coo_matrix((np.ones(len(pairs)), pairs.T), shape=(len(moving), len(moving)))
     _, label = connected_components(graph, directed=False)
-    order = np.argsort(label, kind="stable")
-    parts = np.split(moving[order], np.cumsum(np.bincount(label))[:-1])
+    parts = np.split(moving[np.argsort(label, kind="stable")], np.cumsum(np.bincount(label))[:-1])
     return [part for part in parts if len(part) >= MIN_POINTS]
 
 

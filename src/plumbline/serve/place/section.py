@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file
@@ -27,7 +29,6 @@ from plumbline.sources.footprints.open import read_vector
 from plumbline.sources.points.epochs import DAYS_A_YEAR, velocity_mm_per_year
 from plumbline.sources.points.track import Track
 
-Float = NDArray[np.floating[Any]]
 POINT, BUILDING, FIELD = "point", "building", "field"
 COLUMNS = (
     "kind",
@@ -132,15 +133,13 @@ def read_line(text: str, crs: str) -> shapely.LineString:
 
 
 def _parse_coordinates(text: str) -> shapely.LineString:
-    try:
+    with suppress(ValueError):
         corners = [tuple(float(part) for part in corner.split(",")) for corner in text.split()]
         if (
             all(len(c) == 2 and abs(c[0]) <= 360 and abs(c[1]) <= 90 for c in corners)
             and len(corners) > 1
         ):
             return shapely.LineString(corners)
-    except ValueError:
-        pass
     raise InputError(
         f"--line {text}: no such file, and no coordinates. Write them as '13.17,38.70 "
         "13.19,38.71'.",

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import expit, ndtr
 
+from plumbline.core.arrays import Float, Mask
 from plumbline.core.console import log
 from plumbline.prepare.assignment.owners import OFFSET_MM, footprint_middle
 from plumbline.prepare.response.decompose import (
@@ -26,8 +27,6 @@ from plumbline.prepare.response.decompose import (
 from plumbline.prepare.response.whole_building import LIKELY_TILT, WholeBuildings
 from plumbline.serve.columns import LINE_OF_SIGHT, VERTICAL
 
-Float = NDArray[np.floating[Any]]
-Mask = NDArray[np.bool_]
 MIN_NEIGHBOURS = 3
 """Smallest number of neighbours of which a median is computed."""
 BATCH_BUILDINGS = 4096
@@ -97,8 +96,7 @@ def whole_columns(
     if n_one_sided:
         log.info(
             "%d of %d buildings with a settlement are seen well by ascending or by descending "
-            "tracks alone: "
-            "theirs is along the line of sight, not vertical",
+            "tracks alone: theirs is along the line of sight, not vertical",
             n_one_sided,
             int(np.isfinite(settlement).sum()),
         )

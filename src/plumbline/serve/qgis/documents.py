@@ -407,12 +407,11 @@ def document(layer: str, entries: Sequence[Entry]) -> str:
         description = node("se:Description", {}, node("se:Title", text=entry.label))
         filters = [_filter(*condition) for condition in entry.conditions]
         condition = node("ogc:And", {}, *filters) if len(filters) > 1 else filters[0]
-        name = node("se:Name", text=entry.label)
         rules.append(
             node(
                 "se:Rule",
                 {},
-                name,
+                node("se:Name", text=entry.label),
                 description,
                 node("ogc:Filter", {}, condition),
                 entry.symbolizer,

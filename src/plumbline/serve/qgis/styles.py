@@ -59,8 +59,7 @@ NAME = "replace(replace(\"building_id\", '&', '&amp;'), '<', '&lt;')"
 STRAIN = (
     f"format_number(round({{0}}, {PERMILLE_DECIMALS}) - if(round({{0}}, {PERMILLE_DECIMALS}) IN "
     f"{CATEGORY_BOUNDS_PERMILLE} AND {{0}} < round({{0}}, {PERMILLE_DECIMALS}), "
-    f"{10**-PERMILLE_DECIMALS}, 0), "
-    f"{PERMILLE_DECIMALS})"
+    f"{10**-PERMILLE_DECIMALS}, 0), {PERMILLE_DECIMALS})"
 )
 """Expression of QGIS: a strain as `columns.format_permille` writes it."""
 QUADRANT_LABEL = "probably damaged: its quadrant"
@@ -227,8 +226,7 @@ def map_tip() -> str:
         f"if({SHOWS_QUADRANT}, 'Quadrant ' || replace(\"quadrants\", '|', ' or ') || '<br>', '')",
         "'Fails like: ' || \"mechanism\" || '<br>'",
         f"CASE WHEN \"reason\" = '{UNSURE_WHERE}' THEN 'Where is not known<br>' WHEN \"status\" "
-        f"<> '{OK}' "
-        f"THEN 'Not judged: ' || CASE {reasons} END || '<br>' END",
+        f"<> '{OK}' THEN 'Not judged: ' || CASE {reasons} END || '<br>' END",
     )
     lines = "".join(f"[% coalesce({part}, '') %]" for part in parts)
     return (
@@ -379,8 +377,7 @@ CREATE TABLE {STYLES} (
 """Statement that makes the table as QGIS does, so that QGIS saves further styles there."""
 CONTENTS = (
     "INSERT INTO gpkg_contents (table_name, data_type, identifier, description, last_change, "
-    "srs_id) "
-    "VALUES (?, 'attributes', ?, '', ?, 0)"
+    "srs_id) VALUES (?, 'attributes', ?, '', ?, 0)"
 )
 # S608: STYLES is a constant.
 INSERT_STYLE = (

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from plumbline import __version__
+from plumbline.core.arrays import Index
 from plumbline.core.compass import QUADRANTS, Frames, frames, quadrant_code
 from plumbline.core.console import track as progress
 from plumbline.export.interface import PROBABILITIES
@@ -55,7 +55,6 @@ from plumbline.serve.rules import is_answered, shows_quadrant
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.points.track import Track
 
-Index = NDArray[np.intp]
 MAX_ATTRIBUTES = 8
 MIN_LIMIT_MM = 2.0
 LEGEND = (
@@ -176,13 +175,12 @@ def _describe_cut(rows: Sequence[int], order: Index, n_drawn: int, sheet: str) -
 
 def _track_row(track: Track) -> list[str]:
     days = track.epochs.astype("datetime64[D]")
-    when = f"{days[0]} to {days[-1]}"
     return [
         plain(track.name),
         side_of(track),
         f"{len(track):,}",
         f"{len(days):,}",
-        when,
+        f"{days[0]} to {days[-1]}",
         f"{longest_gap(track)} days",
     ]
 
@@ -289,11 +287,11 @@ class _Writer:
         self, points: drawings.BuildingPoints, marked_quadrant: str | None
     ) -> list[str]:
         """Draw the track with most points from each side."""
-        best_tracks: dict[str, int] = {}
-        for number in np.argsort(
-            np.bincount(points.track, minlength=len(self._city.points)), kind="stable"
-        ):
-            best_tracks[side_of(self._city.points[number])] = int(number)
+        n_points = np.bincount(points.track, minlength=len(self._city.points))
+        best_tracks = {
+            side_of(self._city.points[number]): int(number)
+            for number in np.argsort(n_points, kind="stable")
+        }
         shown = []
         for side, number in sorted(best_tracks.items()):
             in_track, track = points.track == number, self._city.points[number]

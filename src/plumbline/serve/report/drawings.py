@@ -13,6 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
 from plumbline.reporting.charts import over_time, svg_document, svg_text
 from plumbline.reporting.colours import GREY, PROBABILITY_COLOURS, PROBABILITY_EDGES
@@ -25,7 +26,6 @@ from plumbline.reporting.plans import (
 )
 from plumbline.serve.columns import format_share
 
-Float = NDArray[np.floating[Any]]
 FONT = 'font-family="Libertinus Serif, serif"'
 """Font of the texts in drawings: the one that typst brings."""
 CHART_PX = 400
@@ -149,8 +149,10 @@ def _draw_history(
     step_days = np.array([days[step].astype(int).mean() + EPOCH_ORDINAL for step in steps])
     groups = [(values[~is_marked], OTHER_COLOUR), (values[is_marked], MARKED_COLOUR)]
     for series, colour in groups:
-        for line in series[:: max(1, -(-len(series) // MAX_LINES))]:
-            parts.append(_draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour))
+        parts += [
+            _draw_line(to_px, step_days, _mean_by_step(line[None], steps), colour)
+            for line in series[:: max(1, -(-len(series) // MAX_LINES))]
+        ]
     for series, colour in groups:
         if len(series):
             parts.append(

@@ -165,9 +165,11 @@ def limit_rows(building: Any, kinds: Kinds) -> list[dict[str, Any]]:
         `cells`, each a limit with the verdict and its consequence; and a `note` where its
         limits do not count for this building.
     """
-    strain = UNKNOWN
-    if is_answered(building):
-        strain = Interval(building.severity_permille, building.severity_low, building.severity_high)
+    strain = (
+        Interval(building.severity_permille, building.severity_low, building.severity_high)
+        if is_answered(building)
+        else UNKNOWN
+    )
     half_width, tilt = NINETY_PERCENT * building.tilt_std_mm_m, building.tilt_mm_m
     intervals = {
         "strain": strain,

@@ -18,7 +18,7 @@ from jinja2 import Environment, StrictUndefined
 from plumbline.core.console import log
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
-from plumbline.core.files import told_unwritten, write_bytes
+from plumbline.core.files import report_write_errors, write_bytes
 from plumbline.serve.judgement import JudgedCity, log_damaged, log_unjudged
 from plumbline.serve.options import rows_named
 from plumbline.serve.predictions import Outputs
@@ -61,8 +61,7 @@ def report(
         need("report", "report --output FILE.pdf", "An .html needs nothing more.")
     opened = open_city(request, outputs_of(output), [] if about is None else [about])
     city, buildings = opened.city, request.buildings
-    if chosen:
-        rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
+    rows_named(city.footprints["building_id"].to_numpy(object), chosen, buildings)
     answered = opened.answer()
     log_unjudged(answered.judged)
     log_damaged(answered.judged)
@@ -110,15 +109,14 @@ def write_report(contents: Report, output: Path) -> None:
     """
     begin = time.monotonic()
     file_bytes = as_pdf(contents) if output.suffix.lower() == ".pdf" else as_html(contents).encode()
-    with told_unwritten(output):
+    with report_write_errors(output):
         write_bytes(output, file_bytes)
-    seconds = time.monotonic() - begin
     log.info(
         "%s: %d buildings, %.1f MB, set in %.0f s",
         output,
         len(contents["pages"]),
         len(file_bytes) / 1e6,
-        seconds,
+        time.monotonic() - begin,
     )
 
 
@@ -146,7 +144,7 @@ def write_sheet(answered: JudgedCity, contents: Report, path: Path) -> None:
     )
     text = io.StringIO()
     csv.writer(text).writerows(rows)
-    with told_unwritten(path):
+    with report_write_errors(path):
         write_bytes(path, text.getvalue().encode("utf-8-sig"))
     log.info("%s: all %d buildings, for spreadsheets", path, len(rows) - 1)
 

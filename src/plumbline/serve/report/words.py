@@ -18,7 +18,7 @@ from plumbline.core.compass import QUADRANTS, quadrant_code
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.interface import CATEGORIES, PROBABILITIES
 from plumbline.prepare.abstention import UNSURE_WHERE
-from plumbline.serve.base_rate import DamageRate
+from plumbline.serve.base_rate import DamageRate, format_percent
 from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.map.over_time import when_text
 from plumbline.serve.place.surroundings import MIN_SCATTERERS
@@ -108,12 +108,12 @@ def longest_gap(track: Track) -> int:
 
 def rate_sentence(rate: DamageRate) -> str:
     """Return the sentences on the share of damaged buildings that is assumed, and on its limits."""
-    share, low, high = map(_format_percent, (rate.rate, rate.low, rate.high))
+    share, low, high = (f"{format_percent(r)} %" for r in (rate.rate, rate.low, rate.high))
     if not rate.estimated:
         sentence = f"{share} of the buildings are taken to be damaged, as given for this report"
     elif rate.least is not None:
         sentence = (
-            f"{_format_percent(rate.least)} or more of the judged buildings look damaged, which "
+            f"{format_percent(rate.least)} % or more of the judged buildings look damaged, which "
             "noise can cause as "
             f"well: {share} are taken to be damaged. Read the order of the list, not the number "
             "of damaged buildings"
@@ -121,8 +121,7 @@ def rate_sentence(rate: DamageRate) -> str:
     elif rate.is_vague:
         sentence = (
             f"{share} of the buildings are taken to be damaged, but the points fit any share "
-            f"from {low} to {high}. "
-            "Read the order of the list, not the number of damaged buildings"
+            f"from {low} to {high}. Read the order of the list, not the number of damaged buildings"
         )
     else:
         sentence = f"About {share} of the judged buildings are damaged ({low} to {high})"
@@ -131,13 +130,6 @@ def rate_sentence(rate: DamageRate) -> str:
         f"{sentence}{places}. Severities and probabilities start from that share: their mean "
         "may be another."
     )
-
-
-def _format_percent(share: float) -> str:
-    """Return a share in percent; 0 and 100 at the ends of the shares that are tried."""
-    if share < 1e-4 or share > 0.999:
-        return f"{100 * share:.0f} %"
-    return f"{100 * share:.1f} %" if share >= 0.001 else f"{100 * share:.1g} %"
 
 
 def headline_of(building: Any) -> str:

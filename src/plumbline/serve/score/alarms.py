@@ -157,7 +157,6 @@ def derive(
                     -value if rule.comparison[0] == ">" else value,
                 )
                 ended = date if state == ENDED else None
-                folder = same_day[-1].folder
                 rows.append(
                     (
                         name,
@@ -168,7 +167,7 @@ def derive(
                         rule.column,
                         value,
                         rule.limit,
-                        folder,
+                        same_day[-1].folder,
                         *sort_key,
                     )
                 )

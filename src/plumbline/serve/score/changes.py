@@ -8,8 +8,8 @@ import geopandas
 import numpy as np
 import pandas as pd
 import shapely
-from numpy.typing import NDArray
 
+from plumbline.core.arrays import Mask
 from plumbline.serve.columns import has_answer
 
 COMPARED = (
@@ -33,7 +33,6 @@ COLUMNS = (
     "latitude",
 )
 """Columns of `changes.csv`."""
-Mask = NDArray[np.bool_]
 
 
 class DeliveryChanges(NamedTuple):
@@ -80,7 +79,6 @@ def compare_predictions(
     is_changed = (
         np.logical_or.reduce(list(changed.values())) if len(compared_ids) else np.zeros(0, bool)
     )
-    is_beyond = judged & ~overlap
     counts = {
         "compared": len(compared_ids),
         "changed": int(is_changed.sum()),
@@ -88,7 +86,7 @@ def compare_predictions(
         "category_up": int((judged & (category_after > category_before)).sum()),
         "category_down": int((judged & (category_after < category_before)).sum()),
         "quadrant": int(changed["quadrant"].sum()),
-        "beyond_intervals": int((is_changed & is_beyond).sum()),
+        "beyond_intervals": int((is_changed & (judged & ~overlap)).sum()),
         "new": int((~after["building_id"].isin(before["building_id"])).sum()),
         "gone": int((~before["building_id"].isin(after["building_id"])).sum()),
         "moved": int((~is_same).sum()),

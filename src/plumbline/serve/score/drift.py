@@ -174,8 +174,7 @@ def _check_novelty(
     if low > params.max_novel_share:
         reasons.append(
             f"{share:.0%} of {buildings} buildings are unlike any in training, surely more than "
-            f"{low:.0%} "
-            f"(score.drift.max_novel_share {params.max_novel_share:g})"
+            f"{low:.0%} (score.drift.max_novel_share {params.max_novel_share:g})"
         )
     return {"novel": share, "novel_at_least": low}, reasons
 

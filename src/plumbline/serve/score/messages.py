@@ -173,10 +173,9 @@ def _format_changes(folder: Path, result: DeliveryResult) -> tuple[list[str], st
         f"beside {result.compared_with}.",
         "",
         f"{counts['changed']} of {counts['compared']} buildings changed: category up "
-        f"{counts['category_up']}, down "
-        f"{counts['category_down']}; quadrant {counts['quadrant']}; judged or not "
-        f"{counts['status']}. Of "
-        f"{counts['beyond_intervals']} the two intervals do not overlap.",
+        f"{counts['category_up']}, down {counts['category_down']}; quadrant {counts['quadrant']}; "
+        f"judged or not {counts['status']}. Of {counts['beyond_intervals']} the two intervals do "
+        "not overlap.",
         "",
         *map(_format_change, table.head(MAX_LISTED).itertuples()),
     ]
@@ -256,8 +255,7 @@ def _make_alarm_message(
     end_rule = "" if rule.bound == rule.limit else f", ends at {rule.bound:g}"
     body = [
         f"{place}: rule {rule.name} ({rule.when.strip()}, {rule.in_a_row} in a row{end_rule}), "
-        "observed to "
-        f"{alarms.observed_to}: {news}.",
+        f"observed to {alarms.observed_to}: {news}.",
         "",
         *listed[:MAX_LISTED],
         *remainder,

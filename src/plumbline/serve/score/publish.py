@@ -104,12 +104,11 @@ def publish(
             write_predictions(table, folder / PREDICTIONS, layers)
         finally:
             pyogrio.set_gdal_config_options({"OGR_CURRENT_DATE": None})
-        title = f"Plumbline: {delivery.place}, {delivery.name}"
         write_map(
             judged,
             tracks,
             folder / MAP,
-            title,
+            f"Plumbline: {delivery.place}, {delivery.name}",
             every=tiles[0].every,
             owners=_find_owners(tiles, tracks),
         )

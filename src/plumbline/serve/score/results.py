@@ -9,6 +9,7 @@ which are not published.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -144,10 +145,9 @@ def read_drifts(out: Path) -> dict[str, dict[str, Any]]:
     """
     drifts = {}
     for path in sorted(out.glob(f"[!_.]*/{LATEST}")):
-        try:
+        # The result may be being replaced; or it is damaged, which `score` reports.
+        with suppress(InputError, OSError, KeyError, TypeError):
             drifts[path.parent.name] = read_json(path.parent / read_json(path)["folder"] / DRIFT)
-        except (InputError, OSError, KeyError, TypeError):
-            continue  # the result is being replaced; or it is damaged, which `score` reports
     return drifts
 
 

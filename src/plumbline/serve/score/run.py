@@ -12,7 +12,7 @@ from pathlib import Path
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
-from plumbline.core.files import sha256_path, told_unwritten, write_json
+from plumbline.core.files import report_write_errors, sha256_path, write_json
 from plumbline.core.jobs import alone, clear
 from plumbline.export.package import open_package
 from plumbline.params import Params
@@ -160,7 +160,7 @@ def score(
             if place not in outcome.failed:
                 with (
                     _note_failure(place, outcome, "alarms were not derived"),
-                    told_unwritten(params.score.out / place, disk_alone=True),
+                    report_write_errors(params.score.out / place, disk_alone=True),
                 ):
                     update_alarms(params, place)
         return outcome

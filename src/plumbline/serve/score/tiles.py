@@ -336,8 +336,7 @@ def _load_arrays(tile: ScoreTile, name: str) -> dict[str, NDArray[Any]]:
 
 def counts_of(table: geopandas.GeoDataFrame) -> dict[str, dict[str, int]]:
     """Count the buildings by status, and the answered ones by category."""
-    categories = table["burland_category"].dropna().to_numpy(int)
-    numbers = np.bincount(categories, minlength=5)
+    numbers = np.bincount(table["burland_category"].dropna().to_numpy(int), minlength=5)
     return {
         "statuses": {
             str(name): int(count) for name, count in table["status"].value_counts().items()

@@ -16,6 +16,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.compass import Frames, frames
 from plumbline.core.console import log, track
 from plumbline.core.errors import InputError
@@ -31,9 +32,9 @@ from plumbline.simulate.city import (
     label_rows,
 )
 from plumbline.simulate.site import place
-from plumbline.simulate.structure.labels import PointEvidence, difficulty, no_evidence
+from plumbline.simulate.structure.labels import PointEvidence, no_evidence
 from plumbline.simulate.structure.layout import CORNERS, CityLayout, standing_corners
-from plumbline.simulate.structure.motion import draw_labels, draw_motion
+from plumbline.simulate.structure.motion import draw_motion
 from plumbline.simulate.structure.tunnels import draw_tunnels
 from plumbline.sources.city.files import find_unlabelled
 from plumbline.sources.city.tiles import open_products
@@ -49,7 +50,6 @@ from plumbline.sources.footprints.ids import ID
 from plumbline.sources.points.formats.egms import CRS
 from plumbline.sources.points.read import open_product, read_source
 
-Array = NDArray[np.float64]
 FOOTPRINTS, LABELS = "footprints.geojson", "labels.csv"
 LEAST_SIDE_M = 0.5
 LEAST_UP = 0.0005
@@ -233,11 +233,8 @@ def _write_truth(
     ground: GroundCentres,
 ) -> None:
     layout = setting.layout
-    labels = draw_labels(copy.motion, layout)
-    level = difficulty(labels.strains.severity_permille, layout.frames.side, evidence)
-    scenarios = [copy.motion.scenario(i) for i in range(len(identifiers))]
     with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
-        stream.write(LABELS_HEADER + label_rows(identifiers, labels, scenarios, level))
+        stream.write(LABELS_HEADER + label_rows(identifiers, copy.motion, layout, evidence))
     height = layout.height if has_heights else None
     origin = [
         {GROUND_CRS: ground.crs, GROUND_EASTING: east, GROUND_NORTHING: north}

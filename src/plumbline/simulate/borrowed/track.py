@@ -20,6 +20,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array, Index
 from plumbline.simulate.radar.acquisition import BANDS
 from plumbline.simulate.radar.egms_writer import EgmsPoints, EgmsProduct, egms_rows
 from plumbline.simulate.radar.noise import Law
@@ -44,7 +45,6 @@ from plumbline.simulate.structure.motion import Motion
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import Track
 
-Array = NDArray[np.float64]
 KNOT_YEARS = 0.75
 EPOCHS_A_TERM = 6
 """Fewest epochs for each term of the fit."""
@@ -260,7 +260,6 @@ def _common_share(residual: Array, building: NDArray[np.intp]) -> float:
     return float(np.clip(((total**2).sum() - (unit**2).sum()) / pairs, 0, 0.99)) if pairs else 0.0
 
 
-Index = NDArray[np.intp]
 ROWS = 4096
 """Number of points of which histories are made at a time."""
 MARGIN_M = 1000.0
@@ -488,8 +487,7 @@ def nearest_building(
 ) -> tuple[Index, NDArray[np.bool_]]:
     """Return the nearest building of each point (N, 2), and whether it is at most `buffer_m`
     away."""
-    tree = shapely.STRtree(layout.polygon)
-    (point, building), distance = tree.query_nearest(
+    (point, building), distance = shapely.STRtree(layout.polygon).query_nearest(
         shapely.points(east_north), return_distance=True, all_matches=True
     )
     order = np.lexsort((building, point))  # of equally near ones, the first counts

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.track import los_from_heading
 
@@ -19,7 +20,6 @@ def range_and_azimuth(heading_deg: float) -> NDArray[np.float64]:
     return np.array([[cos, -sin], [sin, cos]])
 
 
-Array = NDArray[np.float64]
 INCIDENCE_PER_M = 4.5e-5
 """Change of the incidence angle with ground range, degrees a metre."""
 

@@ -18,11 +18,11 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 from plumbline.sources.points.formats.egms import CRS
 
-Array = NDArray[np.float64]
 Bytes = NDArray[np.uint8]
 LARGEST_TENTHS = 99_999
 """Largest tenths of a history, either way: with the comma, a cell is one word of eight bytes."""
@@ -175,8 +175,7 @@ FIRST_COLUMNS = (
     "pid,mp_type,latitude,longitude,easting,northing,height_ortho,height_ellipse,line,pixel,"
     "rmse_ts,temporal_coherence,"
     "amplitude_dispersion,incidence_angle,track_angle,los_east,los_north,los_up,mean_velocity,"
-    "mean_velocity_std,"
-    "acceleration,acceleration_std,seasonality,seasonality_std,gnss_velocity"
+    "mean_velocity_std,acceleration,acceleration_std,seasonality,seasonality_std,gnss_velocity"
 )
 
 

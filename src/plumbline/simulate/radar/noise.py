@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft, ndimage
 
-Array = NDArray[np.float64]
+from plumbline.core.arrays import Array
+
 BAD_EPOCH_SHARE = 0.02
 """Share of the entries of a series that are off by several standard deviations."""
 MEMORY_SHARE, MOST_MEMORY = 0.5, 0.6

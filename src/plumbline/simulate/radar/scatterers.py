@@ -9,10 +9,10 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.simulate.radar.acquisition import RadarBand
 from plumbline.simulate.structure.layout import CityLayout
 
-Array = NDArray[np.float64]
 STRUCTURE, GROUND, ASTRAY = range(3)
 """Kinds: on the building; on the ground beside it; a reflection that is on neither and
 moves on its own."""

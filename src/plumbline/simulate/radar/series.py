@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array, Index
 from plumbline.simulate.radar.acquisition import Acquisition, RadarBand
 from plumbline.simulate.radar.noise import (
     BAD_EPOCH_SHARE,
@@ -22,8 +22,6 @@ from plumbline.simulate.structure.layout import CityLayout
 from plumbline.simulate.structure.motion import Motion
 from plumbline.simulate.structure.tunnels import greenfield
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 COMMON_NOISE_MM = (2.0, 5.0)
 ASTRAY_MM_YEAR, ASTRAY_OF_TOWN_MM_YEAR = 15.0, 2.0
 """Standard deviation of the rates of points that are astray; smaller in a town, whose velocities

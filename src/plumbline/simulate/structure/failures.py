@@ -20,13 +20,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.strain import MECHANISMS
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.random_numbers import log_uniform
 from plumbline.simulate.structure.labels import Strains, strains
 from plumbline.simulate.structure.layout import CORNERS
 
-Array = NDArray[np.float64]
 PRODUCT, DIAGONAL, RADIAL, SIGMOID = range(4)
 """Families: two hinges crossing; one oblique hinge; rings about the corner; two crossing
 hinges that level off."""

@@ -26,6 +26,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array, Index
 from plumbline.core.compass import QUADRANTS, quadrant_code
 from plumbline.core.strain import (
     ACCEPTED_SHARE,
@@ -35,8 +36,6 @@ from plumbline.core.strain import (
 )
 from plumbline.simulate.structure.layout import EDGE_M, inside, tilts_over
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 Fields = Callable[[Index, Array, Array], tuple[Array, Array, Array]]
 """(building, x, y), all (M,) -> vertical, along-x and along-y displacement in mm, each (M,)."""
 SPACING_M = 1.0
@@ -162,9 +161,11 @@ def _find_worst_bay(
         high = side / 2
         high[:, axis] -= bay
         lattice = _rectangles(-side / 2, high, spacing)
-        building, start = lattice.building, lattice.at
-        if outline is not None:
-            building, start = _with_vertices(building, start, outline[part], axis, bay)
+        building, start = (
+            (lattice.building, lattice.at)
+            if outline is None
+            else _with_vertices(lattice.building, lattice.at, outline[part], axis, bay)
+        )
         shift = np.zeros((2, 1)) + (np.arange(2) == axis)[:, None] * bay[building]
         begin, end = (fields(part[building], *at) for at in (start, start + shift))
         # Angular distortion of the bay against the building's plane, mm/m.

@@ -16,11 +16,10 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array, Index
 from plumbline.core.compass import Frames, frames
 from plumbline.simulate.random_numbers import log_uniform
 
-Array = NDArray[np.float64]
-Index = NDArray[np.intp]
 CORNERS = np.array([[1.0, 1.0], [-1.0, 1.0], [-1.0, -1.0], [1.0, -1.0]])
 """Signs of x and y of the corners, in the order of `compass.QUADRANTS`."""
 RECTANGLE, L, U, T, DRAWN_IN = range(5)

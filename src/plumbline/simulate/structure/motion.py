@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.params.simulate import Mechanisms
 from plumbline.simulate.random_numbers import log_uniform
 from plumbline.simulate.structure.failures import (
@@ -22,7 +23,6 @@ from plumbline.simulate.structure.layout import CityLayout, own_outlines
 from plumbline.simulate.structure.tunnels import Response, Tunnel, arrival, draw_response
 from plumbline.sources.points.epochs import DAYS_A_YEAR
 
-Array = NDArray[np.float64]
 MOST_SETTLEMENT = 300.0
 """Largest settlement, mm."""
 LEANING = {5.0: 0.4, 25.0: 0.1}

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Array
 from plumbline.core.compass import Frames
 from plumbline.simulate.random_numbers import log_uniform
 
-Array = NDArray[np.float64]
 REACH_WIDTHS = 4.0
 """Distance from the axis, in trough widths, beyond which the settlement is below 0.04 % of
 its largest."""

@@ -208,9 +208,8 @@ class Adapted:
         if adapter is not None and adapter.about.base_sha256 != self._hash:
             raise InputError(
                 f"adapter {adapter.about.name}: made for the model "
-                f"{adapter.about.base_sha256[:12]}…; {self.folder} is "
-                f"{self._hash[:12]}…. Give --model the model that it was adapted from, or adapt "
-                "this one.",
+                f"{adapter.about.base_sha256[:12]}…; {self.folder} is {self._hash[:12]}…. Give "
+                "--model the model that it was adapted from, or adapt this one.",
                 key="adapter.other_model",
             )
         with torch.no_grad():

@@ -154,8 +154,7 @@ def adapt(
     if len(sequences) < params.min_labels:
         raise TooFewLabels(
             f"{len(sequences)} labelled buildings that can be judged found, {params.min_labels} "
-            "needed "
-            "(adapt.min_labels). Label more buildings.",
+            "needed (adapt.min_labels). Label more buildings.",
             key="labels.too_few",
         )
     fold_B = _folds(centre, params.seed)
@@ -293,8 +292,7 @@ def _widen(model: Diagnosis, sequences: Sequences) -> None:
     training."""
     refitted = deepcopy(model)
     fit_statistics(refitted, sequences, standardisation=False)
-    limit = model.get_buffer("severity_limit")
-    limit.clamp_(min=float(refitted.get_buffer("severity_limit")))
+    model.get_buffer("severity_limit").clamp_(min=float(refitted.get_buffer("severity_limit")))
     geometry = torch.from_numpy(np.array(sequences.geometry, np.float32))
     farthest = FARTHEST * torch.quantile(model.novelty_distance(geometry), 0.999)
     model.get_buffer("novelty_limit").clamp_(min=float(farthest))

@@ -42,8 +42,7 @@ STEPS = 100
 
 def set_probabilities(model: Diagnosis, raw: RawAnswers) -> None:
     """Set scales and shifts of all probabilities, and the shares of the categories."""
-    category_B = category_of(model, raw)
-    count_C = category_B.bincount(minlength=CATEGORIES).float()
+    count_C = category_of(model, raw).bincount(minlength=CATEGORIES).float()
     model.get_buffer("category_share").copy_((count_C + 1) / (count_C.sum() + CATEGORIES))
     level_B = torch.bucketize(
         raw.standard_B, model.standard_severity(torch.tensor(LEVEL_EDGES_PERMILLE)), right=True
@@ -217,13 +216,12 @@ def raw_answers(model: Diagnosis, sequences: SequenceSet) -> RawAnswers:
                 batch.distance_BLF, batch.slope_BLF, batch.geometry_BF, batch.mask_BL
             )
             standard = model.standard_severity(batch.severity_B)
-            kind_BK = kinds(batch.geometry_BF)
             quadrant_and_severity = (
                 answer.logits_B4,
                 answer.severity_B3,
                 batch.quadrant_B,
                 standard,
-                kind_BK,
+                kinds(batch.geometry_BF),
             )
             probabilities = (answer.accepted_B4, answer.levels_BK, answer.mechanism_BM)
             parts.append(

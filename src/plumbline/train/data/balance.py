@@ -62,8 +62,7 @@ def building_weights(
         severity: (B,) permille. quadrant: (B,) code or -1.
         losses: `balance_by` of it counts.
     """
-    common = RARITIES[losses.balance_by](severity, quadrant)
-    weight = 1 / common
+    weight = 1 / RARITIES[losses.balance_by](severity, quadrant)
     return np.asarray(weight / weight.mean(), dtype=np.float32)
 
 

@@ -159,10 +159,10 @@ def loader(
 ) -> DataLoader[Batch]:
     """Return batches of `sequences`, shuffled with a `seed`, and prepared as for training
     with `losses`."""
-    weight = None
-    if losses is not None and losses.balance == "oversample":
-        weight = building_weights(
-            np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses
-        )
+    weight = (
+        building_weights(np.asarray(sequences.severity), np.asarray(sequences.quadrant), losses)
+        if losses is not None and losses.balance == "oversample"
+        else None
+    )
     sampler = SimilarLengths(np.asarray(sequences.length), batch_size, seed, weight)
     return DataLoader(BuildingSet(sequences, losses), sampler=sampler, batch_size=None)

@@ -167,8 +167,7 @@ def first_epochs(
         }
         raise InputError(
             f"{section}.curriculum: no building to draw in epoch 1 (in the training split: "
-            f"{counts}). "
-            "Let a level that has buildings begin in epoch 1.",
+            f"{counts}). Let a level that has buildings begin in epoch 1.",
             key="curriculum.empty_first_epoch",
         )
     return first

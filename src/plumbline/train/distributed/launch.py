@@ -42,13 +42,11 @@ def one_process_a_device(losses: FitOptions) -> None:
         return
     if losses.nodes > 1:
         raise InputError(
-            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. "
-            "On each machine, with "
-            f"NUMBER from 0 to {losses.nodes - 1} and the address of the one with 0: torchrun "
-            f"--nnodes {losses.nodes} "
-            f"--node-rank NUMBER --nproc-per-node {losses.devices} --master-addr ADDRESS "
-            "--master-port 29400 "
-            f"-m plumbline {' '.join(sys.argv[1:])}",
+            f"train.nodes: {losses.nodes} found, and this process was not started by torchrun. On "
+            f"each machine, with NUMBER from 0 to {losses.nodes - 1} and the address of the one "
+            f"with 0: torchrun --nnodes {losses.nodes} --node-rank NUMBER "
+            f"--nproc-per-node {losses.devices} --master-addr ADDRESS --master-port 29400 -m "
+            f"plumbline {' '.join(sys.argv[1:])}",
             key="nodes.no_torchrun",
         )
     if losses.devices > 1:

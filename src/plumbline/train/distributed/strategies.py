@@ -242,10 +242,9 @@ def check_devices(losses: FitOptions) -> None:
         (
             losses.compile and not any(map(shutil.which, compilers)),
             "train.compile: true found, and the compiler that torch needs for it "
-            f"({' or '.join(compilers)}) is not "
-            "installed. Install it (on Debian and Ubuntu: apt install g++), name another in the "
-            f"variable {variable}, "
-            "or set train.compile to false.",
+            f"({' or '.join(compilers)}) is not installed. Install it (on Debian and Ubuntu: apt "
+            f"install g++), name another in the variable {variable}, or set train.compile to "
+            "false.",
             "compile.no_compiler",
         ),
     )

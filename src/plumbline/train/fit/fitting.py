@@ -193,10 +193,9 @@ class Fitting(LightningModule):
         """Return AdamW; its rate is set at each step, see `schedule`."""
         trained = [parameter for parameter in self.parameters() if parameter.requires_grad]
         # One pass over all weights; a scaled loss would have to be dealt with inside of it.
-        fused = self.losses.precision != "fp16"
         return AdamW(
             trained,
             lr=self.optimise.learning_rate,
             weight_decay=self.optimise.weight_decay,
-            fused=fused or None,
+            fused=(self.losses.precision != "fp16") or None,
         )

@@ -125,9 +125,8 @@ def check_preparation(folder: Path) -> None:
     elif version != PREPARATION:
         raise InputError(
             f"train.start_from: {folder}: trained on points that were prepared in another way "
-            f"({version}, now "
-            f"{PREPARATION}): its inputs have another meaning. Take it out of the list, and "
-            "train anew.",
+            f"({version}, now {PREPARATION}): its inputs have another meaning. Take it out of the "
+            "list, and train anew.",
             key="model.old_preparation",
         )
 

@@ -143,7 +143,6 @@ def fit(
     def make_data(former_size: int | None) -> Data:
         # A resumed run keeps its batch size, whatever memory is free now.
         size = former_size or batch_size(module.model, train, optimise, losses, section)
-        is_resumed = former_size is not None
         return Data(
             train,
             tune,
@@ -151,7 +150,7 @@ def fit(
             losses,
             seed=inputs.seed,
             batch_size=size,
-            resumed=is_resumed,
+            resumed=former_size is not None,
             section=section,
         )
 
@@ -246,16 +245,15 @@ def run(
             enable_progress_bar=not quiet,
             enable_model_summary=False,
             num_sanity_val_steps=0,
-            inference_mode=losses.strategy
-            not in SHARDED,  # weights gathered by it could not be trained with again
+            # Weights that a sharded strategy gathers in this mode could not be trained with again.
+            inference_mode=losses.strategy not in SHARDED,
             log_every_n_steps=50,
         )
         with interruptible(trainer), together():
-            source = module.last if checkpoint else None
             trainer.fit(
                 module,
                 datamodule=cast(LightningDataModule, data),
-                ckpt_path=source,
+                ckpt_path=module.last if checkpoint else None,
                 weights_only=True,
             )
     with together():

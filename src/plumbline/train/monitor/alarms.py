@@ -58,9 +58,8 @@ class StepAlarm:
         if not (math.isfinite(loss_value) and math.isfinite(norm_value)):
             raise InputError(
                 f"{self.section}: the loss is {loss_value:g} and the gradient's norm "
-                f"{norm_value:g} {place}."
-                f"{_format_place(last)} Lower {self.section}.learning_rate, or look for outliers "
-                "in the data.",
+                f"{norm_value:g} {place}.{_format_place(last)} "
+                f"Lower {self.section}.learning_rate, or look for outliers in the data.",
                 key="training.diverged",
             )
 

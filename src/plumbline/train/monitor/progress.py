@@ -139,11 +139,10 @@ class Monitor(Callback):
         }
         if (busy := gpu_share(pl_module.device)) is not None:
             figures["gpu_share"] = busy
-        rate = trainer.optimizers[0].param_groups[0]["lr"]
         line |= {
             "epoch": trainer.current_epoch + 1,
             "step": trainer.global_step,
-            "learning_rate": rate,
+            "learning_rate": trainer.optimizers[0].param_groups[0]["lr"],
             **figures,
         }
         # JSON has no NaN.

@@ -276,6 +276,8 @@ def _metric_function(
     if not all(np.isfinite(np.asarray(getattr(judged, name))[inside]).all() for name in names):
         return None
     part = judged.select(inside)
-    if metric in OF_QUADRANTS:
-        return of_quadrants(part, quadrant_true[inside])[metric]
-    return of_buildings(part, severity_true[inside])[metric]
+    return (
+        of_quadrants(part, quadrant_true[inside])[metric]
+        if metric in OF_QUADRANTS
+        else of_buildings(part, severity_true[inside])[metric]
+    )

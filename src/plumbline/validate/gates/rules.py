@@ -14,7 +14,7 @@ from plumbline.params import Gate, Gates
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_BUILDINGS, OF_QUADRANTS
 from plumbline.validate.evidence import GateEvidence
 from plumbline.validate.gates.bootstrap import MetricPair, resampled_drops, upper_bound
-from plumbline.validate.gates.verdict import FORMAT
+from plumbline.validate.gates.verdict import make_verdict
 
 WORST = "worst"
 """Slice of a rule for every slice with enough buildings; the worst of them is reported."""
@@ -41,9 +41,7 @@ def evaluate(rules: Sequence[Gate], table: Table, drops: Drops, params: Gates) -
         `{"format": 2, "verdict": "pass" | "fail", "rules": [...]}`; docs/gates.md describes
         the fields of a rule.
     """
-    results = [_evaluate_rule(rule, table, drops, params) for rule in rules]
-    passed = bool(results) and all(result["passed"] for result in results)
-    return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
+    return make_verdict([_evaluate_rule(rule, table, drops, params) for rule in rules])
 
 
 def covers(rule: Gate, part: str) -> bool:

@@ -14,6 +14,12 @@ FORMAT = 2
 """Format of `gate.json`: 2 has confidence bounds of drops; 1 had none, and no such key."""
 
 
+def make_verdict(results: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the verdict on judged rules: `pass` only if at least one exists and all are met."""
+    passed = bool(results) and all(result["passed"] for result in results)
+    return {"format": FORMAT, "verdict": "pass" if passed else "fail", "rules": results}
+
+
 def failed_rules(gate: Mapping[str, Any]) -> list[str]:
     """Return the sentences of the failed rules; one sentence if the gate has no rules."""
     if not gate["rules"]:
@@ -31,8 +37,7 @@ def check_format(gate: Mapping[str, Any], path: object) -> None:
     if isinstance(version, bool) or version not in (1, FORMAT):
         raise InputError(
             f"{path}: gate of format {version!r} found, 1 to {FORMAT} are known. Use the version "
-            "of "
-            "Plumbline that wrote it, or run `plumbline gate` again.",
+            "of Plumbline that wrote it, or run `plumbline gate` again.",
             key="gate.other_format",
         )
 
