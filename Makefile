@@ -64,8 +64,8 @@ test-all: $(VENV)/.test $(PAGE)  ## Run everything, before a release: the slow t
 	@$(MAKE) --no-print-directory --jobs 2 tests lint TIER= EXAMPLES=more
 
 # One thread a worker: more would wait for one another. One worker more than cores: some tests wait for a server, or for a
-# retry. nproc alone would count what OMP_NUM_THREADS says.
-WORKERS := $(shell n=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo $$((n < 7 ? n + 1 : 8)))
+# retry; at most one a family of folders (tests/conftest.py). nproc alone would count what OMP_NUM_THREADS says.
+WORKERS := $(shell n=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo $$((n < 6 ? n + 1 : 6)))
 TIER ?= not slow
 EXAMPLES ?= quick
 tests: $(VENV)/.test $(PAGE)
