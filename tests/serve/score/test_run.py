@@ -265,7 +265,8 @@ def test_a_disk_that_is_full_blames_no_delivery(town: Town, monkeypatch: pytest.
     assert not (town.out / "_aside").exists()
 
 
-def test_the_causes_of_a_place_are_looked_at(town: Town):
+def test_the_causes_of_a_place_are_looked_at(town: Town, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.undo()  # with a map
     town.settings(causes={PLACE: str(town.footprints)}, damage_rate_by="city")
     town.deliver("first")
     ended = town.score()
