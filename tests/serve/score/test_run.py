@@ -27,7 +27,7 @@ from plumbline.serve.score.run import score
 from tests.refusals import refuses
 from tests.serve.map.town import document_in
 from tests.serve.score.conftest import PLACE, Town
-from tests.tiny import run_cli
+from tests.tiny import empty_registry, run_cli
 from tests.waiting import until
 
 
@@ -101,7 +101,8 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
 
 
 @pytest.mark.chaos
-def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town):
+def test_a_run_killed_within_a_delivery_goes_on_where_it_was(town: Town, tmp_path_factory: pytest.TempPathFactory):
+    shutil.copy(empty_registry(tmp_path_factory), town.folder)  # which `score` would make otherwise
     town.settings(tile_m=100)
     town.deliver("2026-11")
     command = [sys.executable, "-m", "plumbline", "score", "--model", str(town.package), "--workers", "1"]
