@@ -84,23 +84,33 @@ def courses_of(building: ArrayLike, onset: ArrayLike, width: float = 0.04) -> St
     )
 
 
+LOS = np.array([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]])
+"""Towards an ascending and a descending track."""
+
+
+def whole_buildings(change: ArrayLike, los: ArrayLike = LOS, **columns: ArrayLike) -> WholeBuildings:
+    """Motion (B, T), mm, of buildings seen by tracks with these lines of sight (T, 3); what is not stated is plain."""
+    change = np.asarray(change, float)
+    count, tracks = change.shape
+    plain = {
+        "variance": change**0,
+        "los": np.tile(los, (count, 1, 1)),
+        "tilt": np.zeros((count, 2)),
+        "tilt_covariance": np.tile(0.01 * np.eye(2), (count, 1, 1)),
+        "years": np.full(count, 4.0),
+        "resolution": np.full(count, 0.7),
+        "lean": np.zeros(count),
+        "agreeing": np.full((count, tracks), 9),
+    }
+    return WholeBuildings(change, **plain | {name: np.array(values) for name, values in columns.items()})
+
+
 def whole_of(count: int) -> WholeBuildings:
-    """Motion of buildings seen by an ascending and a descending track, the last by one alone."""
+    """Motion of buildings seen by both tracks, the last by one alone."""
     rng = np.random.default_rng(count)
     change = rng.normal(-9, 5, (count, 2))
     change[-1, 1] = np.nan
-    los = np.tile([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]], (count, 1, 1))
-    tilt = np.tile(0.01 * np.eye(2), (count, 1, 1))
-    return WholeBuildings(
-        change,
-        change**0,
-        los,
-        rng.normal(0, 1, (count, 2)),
-        tilt,
-        np.full(count, 4.0),
-        *np.full((2, count), 0.7),
-        np.full((count, 2), 9),
-    )
+    return whole_buildings(change, tilt=rng.normal(0, 1, (count, 2)), lean=np.full(count, 0.7))
 
 
 def table_of(

@@ -20,7 +20,6 @@ from plumbline.prepare.abstention import (
     status_of,
     strain_error,
 )
-from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.base_rate import estimate_rate
 from plumbline.serve.columns import DAMAGE_COLUMNS, JUDGEMENT, OPTIONAL, has_answer
 from plumbline.serve.judgement import ModelSummary, judge, log_damaged, log_unjudged
@@ -28,7 +27,7 @@ from plumbline.serve.place.local_rate import RateVariation
 from plumbline.serve.predictions import write_predictions
 from plumbline.sources.city.causes import Cause
 from tests.prepare.features.test_strain_resolution import buildings
-from tests.serve.made import SHARE, answers_of
+from tests.serve.made import SHARE, answers_of, whole_buildings
 
 LIMITS = Prepare(max_strain_error_permille=0.3, min_quadrant_confidence=0.55)
 CALIBRATED = sum(SHARE[1:])
@@ -156,18 +155,8 @@ def test_one_that_leans_too_far_is_not_called_sound():
     """Where its points could not show moderate damage; one that is found to be damaged is judged."""
     asked = ModelledBuildings(np.arange(4), np.full(4, 12), np.zeros(4, bool), np.full(4, 0.1))
     answers = answered([0.04, 0.04, 0.04, 0.99], [0.9] * 4, [0.2] * 4)
-    known = np.full((4, 1), 1.0)
-    whole = WholeBuildings(
-        change=known,
-        variance=known,
-        los=np.tile([0.0, 0.0, 1.0], (4, 1, 1)),
-        tilt=np.full((4, 2), np.nan),
-        tilt_covariance=np.tile(np.eye(2), (4, 1, 1)),
-        years=np.full(4, 4.0),
-        resolution=np.array([9.0, 0.4, 9.0, 9.0]),
-        lean=np.array([9.0, 13.0, 13.0, 13.0]),
-        agreeing=np.full((4, 1), 12),
-    )
+    seen = {"tilt": np.full((4, 2), np.nan), "resolution": [9.0, 0.4, 9.0, 9.0], "lean": [9.0, 13.0, 13.0, 13.0]}
+    whole = whole_buildings(np.ones((4, 1)), [[0.0, 0.0, 1.0]], **seen)
     found = judge(asked, answers, town(4), LIMITS, MODEL, damage_rate=CALIBRATED, whole=whole)
     assert found.reason.tolist() == ["ok", "ok", LEANING, "ok"]
     assert found.table["status"].tolist() == ["ok", "ok", "insufficient_points", "ok"]

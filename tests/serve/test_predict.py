@@ -15,25 +15,43 @@ import pyogrio
 import pytest
 import shapely
 
-from plumbline import pretrained
 from plumbline.core.strain import category
 from plumbline.export.package import verify_package
 from plumbline.prepare.abstention import STATUSES
 from plumbline.serve.columns import COLUMNS, DAMAGE_COLUMNS, JUDGEMENT, OPTIONAL, has_answer
-from plumbline.serve.predictions import read_predictions
+from plumbline.serve.predictions import Outputs, check_outputs, read_predictions
 from plumbline.sources.city.in_memory import read_tracks, warn_of_short
 from tests.prepare.made import make_track
 from tests.serve.map.town import document_in
 from tests.sources import make
 from tests.tiny import run_cli, run_process
 
+SHARE = ["--damage-rate", "0.3"]
 NUMBERS = ("building_id", "status", "n_points", *JUDGEMENT[1:])
 
 
 @pytest.fixture
 def case(city, package, tmp_path):
-    """The showcase's files under plain names, and a copy of the package: all may be harmed."""
+    """The showcase's files under plain names, which may be harmed, and the package."""
     return Case(city, package, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def plain(city, package, tmp_path_factory) -> Case:
+    """The same after a run without options. Tests only read it."""
+    case = Case(city, package, tmp_path_factory.mktemp("plain"))
+    case.ended = case.run()
+    assert case.ended.code == 0, case.ended.err
+    return case
+
+
+@pytest.fixture(scope="module")
+def at_share(city, package, tmp_path_factory) -> Case:
+    """The same at a given share. Where it is estimated, it may tip over a building that is nearly unsure."""
+    case = Case(city, package, tmp_path_factory.mktemp("at_share"))
+    case.output, case.more = case.folder / "out.gpkg", SHARE
+    answers(case)
+    return case
 
 
 class Case:
@@ -45,7 +63,7 @@ class Case:
         for source, target in zip(city.products(), self.points, strict=True):
             shutil.copy(source, target)
         self.buildings = shutil.copy(city.footprints, folder / "f.geojson")
-        self.model = shutil.copytree(package, folder / "package")
+        self.model = package
         self.output = folder / "out.csv"
         self.more: list[object] = []
 
@@ -76,9 +94,8 @@ def left_behind(folder: Path) -> list[str]:
 # What it answers
 
 
-def test_every_footprint_gets_a_row(case):
-    ended = case.run()
-    assert ended.code == 0, ended.err
+def test_every_footprint_gets_a_row(plain):
+    case, ended = plain, plain.ended
     table = read_predictions(case.output)
     footprints = geopandas.read_file(case.buildings)
     assert tuple(table.columns) == COLUMNS
@@ -102,9 +119,8 @@ def test_every_footprint_gets_a_row(case):
         assert f"{count} {status}" in ended.err
 
 
-def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by(case):
-    case.output, case.more = case.folder / "out.gpkg", ["--damage-rate", "0.3"]
-    table = answers(case)
+def test_a_geopackage_has_the_scatterers_that_each_judged_building_was_judged_by(at_share):
+    case, table = at_share, read_predictions(at_share.output)
     layers = [str(name) for name, _ in pyogrio.list_layers(case.output)]
     assert layers == [
         *("predictions", "not_judged", "moving_areas", "scatterers_a", "scatterers_b", "courses", "layer_styles")
@@ -145,7 +161,6 @@ def test_epochs_without_any_value_are_as_if_they_were_not_there(case):
 
 
 def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
-    case.model = pretrained.PACKAGE
     rate = ["--damage-rate", "0.8"]
     case.more = ["--min-quadrant-confidence", "0", *rate]
     loose = answers(case)
@@ -165,14 +180,12 @@ def test_a_damaged_building_is_judged_where_a_quadrant_is_probable_enough(case):
     assert case.run().code == 2
 
 
-def test_each_model_of_the_package_may_be_asked(case):
-    """At one share: an estimate may tip over a building that is nearly unsure."""
-    found, rate = {}, ["--damage-rate", "0.3"]
+def test_each_model_of_the_package_may_be_asked(case, at_share):
+    found, case.output = {}, case.folder / "out.gpkg"
     for artifact in ("pruned", "int8"):
-        case.more = [*rate, "--artifact", artifact]
+        case.more = [*SHARE, "--artifact", artifact]
         found[artifact] = answers(case)
-    case.more = rate
-    pd.testing.assert_frame_equal(found["pruned"], answers(case))
+    pd.testing.assert_frame_equal(found["pruned"], read_predictions(at_share.output))
     judged = found["pruned"]["status"] == "ok"
     same = found["int8"]["status"] == found["pruned"]["status"]
     assert same[upright(found["pruned"])].all()
@@ -181,18 +194,18 @@ def test_each_model_of_the_package_may_be_asked(case):
     assert 0 < near.abs().max() < 0.3
 
 
-def test_zipped_products_of_a_folder_and_other_order_answer_the_same(case):
-    plain = answers(case)
+def test_zipped_products_of_a_folder_and_other_order_answer_the_same(case, plain):
+    wanted = read_predictions(plain.output)
     zipped = [case.folder / "points" / f"{path.stem}.zip" for path in case.points]
     zipped[0].parent.mkdir()
     for path, archive in zip(case.points, zipped, strict=True):
         make.zipped(archive, {path.name: path.read_bytes(), "about.xml": "<x/>"})
     case.points = [zipped[0].parent]
-    pd.testing.assert_frame_equal(answers(case), plain)
+    pd.testing.assert_frame_equal(answers(case), wanted)
     case.points = zipped
     case.points.reverse()
     numbers = ["n_points", "severity_permille", "p_ne", "p_sw"]
-    pd.testing.assert_frame_equal(answers(case)[numbers], plain[numbers], atol=1e-3)
+    pd.testing.assert_frame_equal(answers(case)[numbers], wanted[numbers], atol=1e-3)
 
 
 def test_a_given_damage_rate_and_a_base_map_are_taken(case):
@@ -225,19 +238,18 @@ def test_causes_are_read_and_what_they_tell_is_logged(case):
     assert f"{row.judged_buildings} judged buildings" in ended.err
     (drawn,) = document_in(case.folder / "map.html")["causes"]["features"]
     assert (drawn["properties"]["name"], drawn["geometry"]["type"]) == ("tunnel", "LineString")
-    assert case.run().code == 0  # the layer is known, and the file replaced
+    check_outputs(Outputs(case.output), [], case.model)  # the layer is known, and the file would be replaced
 
 
-def test_all_is_worked_in_the_crs_that_params_name(case):
-    case.more = ["--damage-rate", "0.3"]
-    plain = answers(case)
+def test_all_is_worked_in_the_crs_that_params_name(case, at_share):
+    plain = read_predictions(at_share.output)
     (case.folder / "utm.yaml").write_text("ingest: {crs: EPSG:32631}\n")
-    case.more += ["--params", case.folder / "utm.yaml"]
+    case.more = [*SHARE, "--params", case.folder / "utm.yaml"]
     case.output = case.folder / "utm.gpkg"
     there = answers(case)
     assert there.crs == "EPSG:32631"
     assert (there["status"] == plain["status"])[upright(plain)].all()
-    apart = there.geometry.to_crs("EPSG:3035").centroid.distance(plain.geometry.set_crs("EPSG:3035").centroid)
+    apart = there.geometry.to_crs("EPSG:3035").centroid.distance(plain.geometry.centroid)
     assert apart.max() < 0.1
 
 
@@ -262,8 +274,8 @@ def rewrite_buildings(case, change, suffix="gpkg"):
         footprints.to_file(case.buildings)
 
 
-def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case):
-    there = answers(case)
+def test_points_beside_the_footprints_are_told_of_and_can_be_moved(case, plain):
+    there = read_predictions(plain.output)
     rewrite_buildings(case, lambda frame: frame.assign(geometry=frame.translate(12, -9)))
     ended = case.run()
     assert re.search(r"\d+ m west and \d+ m north of the footprints", ended.err)
@@ -283,6 +295,7 @@ def move_away(case):
 
 
 def change_a_byte(case):
+    case.model = shutil.copytree(case.model, case.folder / "package")
     path = case.model / "model.onnx"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
@@ -324,9 +337,9 @@ def test_bad_input_is_one_clear_message_and_no_file(case, failure):
 
 
 @pytest.mark.heavy
-def test_the_real_process_answers_as_the_command_called_here(case):
+def test_the_real_process_answers_as_the_command_called_here(case, plain):
     """And without torch, which would take a third of its time and of its memory."""
-    here = answers(case)
+    here = read_predictions(plain.output)
     (case.folder / "torch.py").write_text("raise ImportError('not needed to predict')")  # in front of the real one
     case.output = case.folder / "out.gpkg"
     ended = case.process()

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import shapely
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError, NotWritable
@@ -166,6 +166,8 @@ def test_round_trip(tmp_path: Path, suffix: str, status: list[str]) -> None:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
+@settings(max_examples=3)
+@example(ids=AWKWARD_IDS, seed=0)
 @given(
     ids=st.lists(
         st.sampled_from(AWKWARD_IDS)

@@ -1,5 +1,7 @@
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,9 +15,9 @@ import yaml
 from plumbline import pretrained
 from plumbline.core.errors import GateRefused, InputError
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import check_replaced, open_package, verify_package
+from plumbline.export.package import PREDICTIONS, check_replaced, open_package, verify_package
 from plumbline.export.runtime import OnnxModel
-from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
+from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.params import Prepare
 from plumbline.params.serve import Adapt
 from plumbline.prepare.features.definition import PREPARATION
@@ -31,7 +33,8 @@ from tests.refusals import refuses, warned, warning_keys
 from tests.tiny import Tiny, kept, run_cli
 from tests.train.made import make_sequences
 
-QUICK = Adapt(epochs=2, threads=1, min_lora_labels=20)
+FAST = {"epochs": 1, "threads": 1}
+QUICK = Adapt(**FAST, min_lora_labels=20)
 
 
 def adapt(*given, **more):
@@ -56,7 +59,8 @@ def project(tiny: Tiny, city: CityFiles) -> Path:
         base, prepare = str(tiny.data("train")), tiny.params.prepare
         given = {"model": base, "name": "athens", "params": QUICK, "prepare": prepare}
         adapt(city.products, city.footprints, half, **given, root=root / "adapters")
-        ended = run_cli("adapters", "merge", "athens", "--model", base, "--output", "merged/athens", cwd=root)
+        with quick_export(tiny):
+            ended = run_cli("adapters", "merge", "athens", "--model", base, "--output", "merged/athens", cwd=root)
         assert ended.code == 0, ended.err
 
     return kept("adapted", make, Path(__file__))
@@ -66,6 +70,41 @@ def project(tiny: Tiny, city: CityFiles) -> Path:
 def merged(project: Path) -> Path:
     """What the command makes of that adapter."""
     return project / "merged" / "athens"
+
+
+@contextmanager
+def quick_export(tiny: Tiny) -> Iterator[list[Diagnosis]]:
+    """Copy graphs of the tiny package where `merge` exports, which takes 12 s; yield the networks that it exports."""
+    networks: list[Diagnosis] = []
+
+    def copy_network(network: Diagnosis, path: Path, opset: int) -> None:
+        networks.append(network)
+        shutil.copyfile(tiny.data("package") / "model.onnx", path)
+
+    def copy_predictions(prepare: Prepare, share: list[float], path: Path, opset: int) -> None:
+        assert prepare == tiny.params.prepare
+        assert share == pytest.approx(networks[-1].get_buffer("category_share").tolist(), abs=1e-6)
+        shutil.copyfile(tiny.data("package") / PREDICTIONS, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plumbline.serve.adapt.export_onnx", copy_network)
+        patch.setattr("plumbline.serve.adapt.export_predictions", copy_predictions)
+        yield networks
+
+
+@pytest.fixture
+def exported(tiny: Tiny) -> Iterator[list[Diagnosis]]:
+    """Networks that `merge` exports quickly."""
+    with quick_export(tiny) as networks:
+        yield networks
+
+
+@pytest.fixture(scope="module")
+def traced(tiny: Tiny, project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The merged model with its own graphs."""
+    output = tmp_path_factory.mktemp("traced") / "athens"
+    merge("athens", str(tiny.data("train")), output, project / "adapters")
+    return output
 
 
 def test_an_adapter_is_written_with_what_it_is_worth(tiny, city, project):
@@ -87,26 +126,31 @@ def test_an_adapter_is_written_with_what_it_is_worth(tiny, city, project):
     assert made["versions"]["torch"] == torch.__version__
 
 
-def test_the_merged_model_is_a_package_and_a_model_and_its_onnx_file_answers_alike(tiny, project, merged):
-    manifest, model = open_package(merged)
-    own = load_diagnosis(merged)
+def assert_same_weights(network: Diagnosis, wanted: Diagnosis) -> None:
+    for name, value in wanted.state_dict().items():
+        assert torch.equal(value, network.state_dict()[name]), name
+
+
+def test_the_merged_model_is_a_package_and_a_model(tiny, project, merged, exported, tmp_path):
     adapted = Adapted(tiny.data("train")).use(load_adapter(project / "adapters" / "athens"))
-    for name, value in adapted.state_dict().items():
-        assert torch.equal(value, own.state_dict()[name]), name
-    sequences: Sequences = make_sequences(50)
-    figures = parity_figures(adapted, sequences, model.answer(sequences))
-    assert figures["parity_probability"] < 1e-5
-    assert figures["parity_severity_permille"] < 1e-4
+    assert_same_weights(load_diagnosis(merged), adapted)
+    merge("athens", str(tiny.data("train")), tmp_path / "athens", project / "adapters")
+    assert_same_weights(*exported, adapted)
+    assert sha256_folder(tmp_path / "athens") == sha256_folder(merged)
+    manifest, _ = open_package(merged)
     assert manifest.prepare == tiny.params.prepare
     assert manifest.preparation == PREPARATION
     assert sorted(path.name for path in merged.parent.iterdir()) == ["athens"]
 
 
 @pytest.mark.slow
-def test_the_merged_model_is_exported_as_the_package_answers(merged, tmp_path):
-    _, model = open_package(merged)
+def test_the_merged_model_and_its_onnx_files_answer_alike(traced, tmp_path):
+    _, model = open_package(traced)
+    figures = parity_figures(load_diagnosis(traced), make_sequences(50), model.answer(make_sequences(50)))
+    assert figures["parity_probability"] < 1e-5
+    assert figures["parity_severity_permille"] < 1e-4
     out = tmp_path / "onnx"
-    ended = run_cli("export", "--model", merged, "--output", out, cwd=tmp_path)
+    ended = run_cli("export", "--model", traced, "--output", out, cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert sorted(path.name for path in out.iterdir()) == ["float32.onnx", "fp16.onnx"]
     sequences: Sequences = make_sequences(50)
@@ -145,11 +189,12 @@ def test_others_may_read_the_weights_as_they_may_all_else(tiny, project, merged)
         assert len({path.stat().st_mode for path in folder.iterdir()}) == 1, folder
 
 
-def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
+def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, exported, tmp_path):
     points = [word for path in tiny.products() for word in ("--points", path)]
     given = (*points, "--buildings", tiny.footprints, "--model", tiny.data("train"), "--output", tmp_path / "said.csv")
     ended = run_cli("predict", *given, "--adapter", "athens", cwd=project)
     assert ended.code == 0, ended.err
+    assert_same_weights(*exported, load_diagnosis(merged))
     predict(Request(tiny.products(), tiny.footprints, merged), tmp_path / "merged.csv")
     assert (tmp_path / "said.csv").read_text() == (tmp_path / "merged.csv").read_text()
     ended = run_cli("predict", *given, "--adapter", "athens", "--artifact", "int8", cwd=project)
@@ -162,17 +207,9 @@ def test_predict_takes_an_adapter_by_its_name(tiny, project, merged, tmp_path):
 
 
 @pytest.mark.parametrize("place", ["base", "adapter"])
-def test_a_merged_model_is_of_the_older_preparation_of_both_in_every_file(
-    tiny, project, merged, tmp_path, monkeypatch, place
-):
+def test_a_merged_model_is_of_the_older_preparation_of_both_in_every_file(tiny, project, exported, tmp_path, place):
     """An adapter that this version made does not make the base younger, and one of an earlier version stays its."""
-    exported, base = [], tmp_path / "base"
-
-    def export(network, path, opset):
-        exported.append(network.preparation)
-        shutil.copy(merged / "model.onnx", path)
-
-    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", export)
+    base = tmp_path / "base"
     model = load_diagnosis(tiny.data("train"))
     model.preparation -= place == "base"
     save_diagnosis(model, base)
@@ -182,7 +219,7 @@ def test_a_merged_model_is_of_the_older_preparation_of_both_in_every_file(
     write_json(about, {**read_json(about), **older})
     manifest = merge("athens", str(base), tmp_path / "merged", tmp_path / "adapters")
     weights = load_diagnosis(tmp_path / "merged").preparation
-    assert [manifest.preparation, weights, *exported] == [PREPARATION - 1] * 3
+    assert [manifest.preparation, weights, *(network.preparation for network in exported)] == [PREPARATION - 1] * 3
 
 
 def test_merge_replaces_nothing_but_what_it_wrote(tiny, project, merged, tmp_path):
@@ -196,10 +233,8 @@ def test_merge_replaces_nothing_but_what_it_wrote(tiny, project, merged, tmp_pat
         check_replaced(pretrained.PACKAGE, NO_GATE)
 
 
-def test_merge_does_not_replace_the_base(tiny, project, merged, tmp_path, monkeypatch):
+def test_merge_does_not_replace_the_base(project, merged, exported, tmp_path):
     """A merged model can be adapted again; without it the second adapter would be of nothing."""
-    ready = merged / "model.onnx"
-    monkeypatch.setattr("plumbline.serve.adapt.export_onnx", lambda model, path, opset: shutil.copy(ready, path))
     base = shutil.copytree(merged, tmp_path / "athens")
     first = load_adapter(project / "adapters" / "athens")
     about = first.about.model_copy(update={"base_sha256": base_hash(base)})
@@ -209,9 +244,7 @@ def test_merge_does_not_replace_the_base(tiny, project, merged, tmp_path, monkey
         merge("second", str(base), tmp_path / "adapters" / ".." / "athens", tmp_path / "adapters")
     assert sha256_folder(base) == before
     merge("second", str(base), tmp_path / "again", tmp_path / "adapters")
-
-
-FAST = {"epochs": 1, "threads": 1}
+    assert len(exported) == 1
 
 
 def call(tiny: Tiny, city: CityFiles, folder: Path, model: Path, sections: object = None, *more: object):

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 import shapely
 
-from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.compare.agreement import HALF_STRAIN_SPACING_M, _severities, compare_houses, format_agreement
 from plumbline.serve.compare.levelled import House, LevelledPeriod
+from tests.serve.made import whole_buildings
 from tests.serve.test_predictions import predictions
 
 DAY = np.datetime64("2020-01-01")
@@ -16,15 +16,12 @@ DAY = np.datetime64("2020-01-01")
 
 def compared(count=3, settlement=0.0, tilt=(0.0, 0.0), levelled=0.0, off=(0.0, 0.0)):
     """Compare buildings that one track sees at 0.8 up: figures by radar, their variances being 1, beside levels."""
-    whole = WholeBuildings(
-        change=0.8 * np.broadcast_to(np.array(settlement, float), count)[:, None],
+    whole = whole_buildings(
+        0.8 * np.broadcast_to(np.array(settlement, float), count)[:, None],
+        [[0.6, 0.0, 0.8]],
         variance=np.full((count, 1), 0.64),
-        los=np.tile([0.6, 0.0, 0.8], (count, 1, 1)),
         tilt=np.tile(tilt, (count, 1)),
         tilt_covariance=np.tile(np.eye(2), (count, 1, 1)),
-        years=np.full(count, 3.0),
-        resolution=np.ones(count),
-        lean=np.zeros(count),
         agreeing=np.full((count, 1), 10**12),  # so many that the level of the ground is known
     )
     names = [f"b{number}" for number in range(count)]

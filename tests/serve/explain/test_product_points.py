@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.core.compass import frames
@@ -21,6 +21,7 @@ def found_in(tracks, buildings, **changed):
     return prepared.sequences, prepared.footprint, points
 
 
+@settings(max_examples=5)
 @given(st.integers(0, 1000), st.sampled_from([8, 128]))
 def test_rows_are_points_of_their_building_each_once(seed, most):
     tracks, buildings = make_scene(seed)

@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 import shapely
 
-from plumbline.prepare.response.whole_building import WholeBuildings
 from plumbline.serve.columns import WHOLE
 from plumbline.serve.place.surroundings import Comparable, medians_around, whole_columns
+from tests.serve.made import LOS, whole_buildings
 
-LOS = np.array([[-0.6, -0.1, 0.79], [0.6, -0.1, 0.79]])
 YEARS = 4.0
 
 
@@ -18,17 +17,7 @@ def town(up, east=0.0, tilt=(0.0, 0.0), offsets=(0.0, 0.0), apart_m=30.0):
     up = np.asarray(up, float)
     change = np.stack([LOS[t, 0] * east + LOS[t, 2] * up + offsets[t] for t in (0, 1)], axis=1)
     count = len(up)
-    whole = WholeBuildings(
-        change,
-        np.ones((count, 2)),
-        np.tile(LOS, (count, 1, 1)),
-        np.tile(np.asarray(tilt, float), (count, 1)),
-        np.tile(0.01 * np.eye(2), (count, 1, 1)),
-        np.full(count, YEARS),
-        np.full(count, 0.7),
-        np.full(count, np.hypot(*tilt)),
-        np.full((count, 2), 9),
-    )
+    whole = whole_buildings(change, tilt=np.tile(np.asarray(tilt, float), (count, 1)), lean=[np.hypot(*tilt)] * count)
     boxes = [shapely.box(apart_m * i, 0, apart_m * i + 10, 10) for i in range(count)]
     return whole, geopandas.GeoDataFrame({"building_id": range(count)}, geometry=boxes, crs="EPSG:32633")
 

@@ -42,7 +42,7 @@ def rows(path, query):
         return database.execute(query).fetchall()
 
 
-def test_each_layer_has_its_default_style(tmp_path):
+def test_each_layer_has_its_default_style_and_the_predictions_are_the_first(tmp_path):
     path = tmp_path / "out.gpkg"
     written = table()
     write_predictions(written, path, layers_of(written))
@@ -52,12 +52,10 @@ def test_each_layer_has_its_default_style(tmp_path):
         "id f_table_catalog f_table_schema f_table_name f_geometry_column styleName styleQML styleSLD useAsDefault "
         "description owner ui update_time"
     )
-    found = rows(
-        path,
-        "SELECT f_table_catalog, f_table_schema, f_table_name, f_geometry_column, styleName, useAsDefault "
-        "FROM layer_styles",
-    )
-    assert found == [("", "", name, "geom", "Plumbline", 1) for name in names]
+    columns = "f_table_catalog, f_table_schema, f_table_name, f_geometry_column, styleName, useAsDefault"
+    assert rows(path, f"SELECT {columns} FROM layer_styles") == [
+        ("", "", name, "geom", "Plumbline", 1) for name in names
+    ]
     for qml, sld, when in rows(path, "SELECT styleQML, styleSLD, update_time FROM layer_styles"):
         assert qml.startswith("<!DOCTYPE qgis")
         assert sld.startswith("<?xml")
@@ -65,12 +63,7 @@ def test_each_layer_has_its_default_style(tmp_path):
     contents = rows(path, "SELECT table_name, data_type FROM gpkg_contents")
     assert contents == [*((name, "features") for name in names), ("layer_styles", "attributes")]
     assert rows(path, "PRAGMA integrity_check") == [("ok",)]
-
-
-def test_readers_of_the_first_layer_still_find_the_predictions(tmp_path):
-    path = tmp_path / "out.gpkg"
-    written = table()
-    write_predictions(written, path, layers_of(written))
+    # Readers of the first layer still find the predictions.
     assert str(pyogrio.list_layers(path)[0][0]) == "predictions"
     with warnings.catch_warnings(action="error"):
         assert_same(read_predictions(path), written)

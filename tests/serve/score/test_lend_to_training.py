@@ -17,7 +17,7 @@ from plumbline.serve.score.lend_to_training import city_of, lend, take_back
 from plumbline.simulate.borrowed.city import write_borrowed
 from tests.refusals import refuses
 from tests.serve.score.conftest import PLACE, Town
-from tests.tiny import PARAMS, City, empty_registry
+from tests.tiny import PARAMS, City
 
 
 def test_no_two_places_lend_as_one_city():
@@ -33,9 +33,7 @@ def test_no_two_places_lend_as_one_city():
 @pytest.fixture(scope="module")
 def scored(city: City, package: Path, tmp_path_factory: pytest.TempPathFactory) -> Town:
     """A project with the result of a delivery."""
-    folder = tmp_path_factory.mktemp("scored")
-    shutil.copy(empty_registry(tmp_path_factory), folder)
-    town = Town(city, folder, package)
+    town = Town(city, tmp_path_factory.mktemp("scored"), package)
     town.deliver("first", every=3)
     assert town.score().code == 0
     return town
