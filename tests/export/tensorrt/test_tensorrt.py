@@ -128,7 +128,7 @@ def test_torch_tensorrt_is_told_that_padding_is_no_causal_mask(tmp_path, monkeyp
     made.Input = lambda **about: SimpleNamespace(**about)
     made.dynamo = SimpleNamespace(convert_exported_program_to_serialized_trt_engine=convert)
     monkeypatch.setitem(sys.modules, "torch_tensorrt", made)
-    monkeypatch.setattr(from_torch, "trace", lambda model, device: trace(model, "cpu"))
+    monkeypatch.setattr(from_torch, "trace", lambda model, device: "a program")  # a real one is below
     weights = network_files(PACKAGE)
     plan = from_torch.plan_from_torch(
         *weights, artifact="pruned", shapes=profile(128), columns=COLUMNS, timings=tmp_path / "timings"
@@ -173,6 +173,7 @@ def test_a_model_that_is_not_in_the_package_or_says_nothing_is_refused(tiny, tmp
     assert not (tmp_path / "engines").exists()
 
 
+@pytest.mark.slow
 def test_what_torch_tensorrt_is_given_takes_every_shape(tiny):
     """The program that torch makes of the network is real here; what TensorRT makes of it is not seen."""
     model = in_half(load_diagnosis(tiny.data("compress")))

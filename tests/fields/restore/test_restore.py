@@ -17,6 +17,7 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.spread import read_spread
+from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.grid import Grid, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore import outputs as style
@@ -64,6 +65,22 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def products(place):
     return sorted(place.glob("*.csv"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fitted_once():
+    """The covariance of the same points is fitted once for all tests: it takes as long as the windows."""
+    fits = {}
+
+    def fit(observations, *settings):
+        key = (*settings, *(values.tobytes() for values in vars(observations).values()))
+        if key not in fits:
+            fits[key] = fit_covariance(observations, *settings)
+        return fits[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plumbline.fields.restore.plan.fit_covariance", fit)
+        yield
 
 
 @pytest.fixture
@@ -315,7 +332,7 @@ def test_one_direction_gives_its_line_of_sight(products, tiny_fields, here):
 
 
 def test_the_samples_depend_on_the_seed_alone(products, tiny_fields, here):
-    field = restore(products, tiny_fields.package, here / "a.tif", QUICK)
+    field = plan_windows(products, tiny_fields.package, QUICK).field
     window = field.full_grid.window(0, 0, WINDOW, WINDOW)
     one, same, other = (
         restore_window(field.observations, window, field.package.model, replace(field.settings, seed=seed)).samples
