@@ -88,13 +88,9 @@ def engine(tiny, tmp_path):
     return tmp_path / "engine"
 
 
-def test_an_engine_is_read_as_it_was_written(engine):
+def test_an_engine_is_read_as_it_was_written_and_a_damaged_one_refused_by_name(engine):
     about, plan = read_engine(engine)
-    assert (plan, about.key, about.columns) == (b"a plan", KEY, COLUMNS)
-    assert about.said.max_length == 128
-
-
-def test_a_damaged_engine_is_refused_by_name(engine):
+    assert (plan, about.key, about.columns, about.said.max_length) == (b"a plan", KEY, COLUMNS, 128)
     (engine / PLAN).write_bytes(b"a plam")
     with refuses("engine.changed", engine / PLAN):
         read_engine(engine)

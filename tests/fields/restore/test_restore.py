@@ -17,7 +17,6 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.fields.model.spread import read_spread
-from plumbline.fields.prepare.covariance import fit_covariance
 from plumbline.fields.prepare.grid import Grid, observe
 from plumbline.fields.release.package import open_fields
 from plumbline.fields.restore import outputs as style
@@ -65,22 +64,6 @@ def place(tmp_path_factory):
 @pytest.fixture(scope="module")
 def products(place):
     return sorted(place.glob("*.csv"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fitted_once():
-    """The covariance of the same points is fitted once for all tests: it takes as long as the windows."""
-    fits = {}
-
-    def fit(observations, *settings):
-        key = (*settings, *(values.tobytes() for values in vars(observations).values()))
-        if key not in fits:
-            fits[key] = fit_covariance(observations, *settings)
-        return fits[key]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("plumbline.fields.restore.plan.fit_covariance", fit)
-        yield
 
 
 @pytest.fixture

@@ -86,9 +86,7 @@ def test_a_law_mixes_a_short_and_a_long_memory():
     assert after(long - long.mean(axis=1, keepdims=True), 20) > 0.06
 
 
-@pytest.mark.parametrize(
-    ("rho", "exponent", "memory"), [(0.4, 1.0, 0.0), (0.4, 0.8, 1.0), (0.2, 1.6, 0.5)]
-)
+@pytest.mark.parametrize(("rho", "exponent", "memory"), [(0.4, 1.0, 0.0), (0.4, 0.8, 1.0), (0.2, 1.6, 0.5)])
 def test_the_variance_of_a_line_is_that_of_lines_through_noise(rho, exponent, memory):
     law, epochs = Law(rho, exponent, 40.0), 150
     noise = law.draw(rng(), np.full(6000, 3.0), np.full(6000, memory), epochs)
