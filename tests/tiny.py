@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import hashlib
 import io
 import json
@@ -172,8 +173,13 @@ def shared_city() -> City:
 
 
 def empty_registry(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The database of a registry with nothing in it: making its tables takes a second, copying it none."""
-    return shared(tmp_path_factory, "registry", _make_registry) / "mlflow.db"
+    """The database of a registry with nothing in it, for tests to copy."""
+    return shared(tmp_path_factory, "registry", copy_registry) / "mlflow.db"
+
+
+def copy_registry(folder: Path) -> None:
+    """Put an empty registry into a folder: making its tables takes seconds, copying them none."""
+    shutil.copy(kept("registry", _make_registry) / "mlflow.db", folder)
 
 
 def shared(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
@@ -250,8 +256,12 @@ def _run(root: Path, *stages: str) -> str:
     """Run these stages in a new folder; what they said."""
     root.mkdir()
     (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+    if "train" in stages:
+        copy_registry(root)
     said = ""
-    with mock.patch.dict(os.environ):
+    gc.disable()  # an export makes so many objects that to look for cycles takes a tenth of its time
+    with contextlib.ExitStack() as stack, mock.patch.dict(os.environ):
+        stack.callback(gc.enable)
         os.environ.pop("MLFLOW_TRACKING_URI", None)  # the record of a test stays in the test's folder
         for stage in stages:
             ended = run_cli(stage, cwd=root)

@@ -12,7 +12,7 @@ import yaml
 
 from plumbline.params.fields import RestorationParams
 from plumbline.params.load import load_restoration
-from tests.tiny import STAGES, kept, run_cli
+from tests.tiny import STAGES, copy_registry, kept, run_cli
 
 OPTIMISE = {
     **{"patience": 3, "learning_rate": 0.003, "batch_size": 4, "threads": 1, "accelerator": "cpu"},
@@ -20,7 +20,7 @@ OPTIMISE = {
 }
 PARAMS: dict[str, Any] = {
     "family": "restoration",
-    "simulate": {"seed": 1, "cells": 32, "scenes": {"plain": 24, "noise": 10, "unwrapping": 3}},
+    "simulate": {"seed": 1, "cells": 32, "scenes": {"plain": 12, "noise": 8, "unwrapping": 3}},
     "prepare": {"halo_m": 60.0, "shares": {"tune": 0.15, "calibrate": 0.25, "test": 0.34}},
     "model": {"channels": [8, 16], "train_steps": 40},
     "train": {"epochs": 1, "crops_a_scene": 2, **OPTIMISE},
@@ -90,6 +90,7 @@ def _make(root: Path) -> None:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         patch.setattr("plumbline.fields.simulate.stage.SHOWCASE_CELLS", 64)
         (root / "params.yaml").write_text(yaml.safe_dump(PARAMS))
+        copy_registry(root)
         patch.setattr("plumbline.core.jobs.cores", lambda: 1)  # starting processes takes longer than the work
         for stage in STAGES:
             ended = run_cli(stage, cwd=root)

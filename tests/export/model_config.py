@@ -13,63 +13,30 @@ ENUMS = {
     "DataType": {"TYPE_INVALID": 0, "TYPE_BOOL": 1, "TYPE_INT32": 8, "TYPE_INT64": 9, "TYPE_FP16": 10, "TYPE_FP32": 11},
     "Kind": {"KIND_AUTO": 0, "KIND_GPU": 1, "KIND_CPU": 2, "KIND_MODEL": 3},
 }
-# message -> field -> number, kind (a message or enum by its name), whether repeated
 MESSAGES = {
-    "ModelTensorReshape": {"shape": (1, "int64", True)},
-    "ModelInput": {
-        "name": (1, "string", False),
-        "data_type": (2, "DataType", False),
-        "dims": (4, "int64", True),
-        "reshape": (5, "ModelTensorReshape", False),
-        "optional": (8, "bool", False),
-    },
-    "ModelOutput": {
-        "name": (1, "string", False),
-        "data_type": (2, "DataType", False),
-        "dims": (3, "int64", True),
-        "reshape": (5, "ModelTensorReshape", False),
-    },
-    "Latest": {"num_versions": (1, "uint32", False)},
-    "Specific": {"versions": (1, "int64", True)},
-    "ModelVersionPolicy": {"latest": (1, "Latest", False), "specific": (3, "Specific", False)},
-    "Graph": {"level": (1, "int32", False)},
-    "TextEntry": {"key": (1, "string", False), "value": (2, "string", False)},
-    "Accelerator": {"name": (1, "string", False), "parameters": (2, "TextEntry", True)},
-    "ExecutionAccelerators": {
-        "gpu_execution_accelerator": (1, "Accelerator", True),
-        "cpu_execution_accelerator": (2, "Accelerator", True),
-    },
-    "ModelOptimizationPolicy": {
-        "graph": (1, "Graph", False),
-        "execution_accelerators": (4, "ExecutionAccelerators", False),
-    },
-    "ModelDynamicBatching": {
-        "preferred_batch_size": (1, "int32", True),
-        "max_queue_delay_microseconds": (2, "uint64", False),
-    },
-    "ModelInstanceGroup": {
-        "name": (1, "string", False),
-        "count": (2, "int32", False),
-        "gpus": (3, "int32", True),
-        "kind": (4, "Kind", False),
-    },
-    "ModelParameter": {"string_value": (1, "string", False)},
-    "ParameterEntry": {"key": (1, "string", False), "value": (2, "ModelParameter", False)},
-    "ModelConfig": {
-        "name": (1, "string", False),
-        "platform": (2, "string", False),
-        "version_policy": (3, "ModelVersionPolicy", False),
-        "max_batch_size": (4, "int32", False),
-        "input": (5, "ModelInput", True),
-        "output": (6, "ModelOutput", True),
-        "instance_group": (7, "ModelInstanceGroup", True),
-        "default_model_filename": (8, "string", False),
-        "dynamic_batching": (11, "ModelDynamicBatching", False),
-        "optimization": (12, "ModelOptimizationPolicy", False),
-        "parameters": (14, "ParameterEntry", True),
-        "backend": (17, "string", False),
-    },
+    "ModelTensorReshape": "shape 1 int64*",
+    "ModelInput": "name 1 string, data_type 2 DataType, dims 4 int64*, reshape 5 ModelTensorReshape, optional 8 bool",
+    "ModelOutput": "name 1 string, data_type 2 DataType, dims 3 int64*, reshape 5 ModelTensorReshape",
+    "Latest": "num_versions 1 uint32",
+    "Specific": "versions 1 int64*",
+    "ModelVersionPolicy": "latest 1 Latest, specific 3 Specific",
+    "Graph": "level 1 int32",
+    "TextEntry": "key 1 string, value 2 string",
+    "Accelerator": "name 1 string, parameters 2 TextEntry*",
+    "ExecutionAccelerators": "gpu_execution_accelerator 1 Accelerator*, cpu_execution_accelerator 2 Accelerator*",
+    "ModelOptimizationPolicy": "graph 1 Graph, execution_accelerators 4 ExecutionAccelerators",
+    "ModelDynamicBatching": "preferred_batch_size 1 int32*, max_queue_delay_microseconds 2 uint64",
+    "ModelInstanceGroup": "name 1 string, count 2 int32, gpus 3 int32*, kind 4 Kind",
+    "ModelParameter": "string_value 1 string",
+    "ParameterEntry": "key 1 string, value 2 ModelParameter",
+    "ModelConfig": (
+        "name 1 string, platform 2 string, version_policy 3 ModelVersionPolicy, max_batch_size 4 int32, "
+        "input 5 ModelInput*, output 6 ModelOutput*, instance_group 7 ModelInstanceGroup*, "
+        "default_model_filename 8 string, dynamic_batching 11 ModelDynamicBatching, "
+        "optimization 12 ModelOptimizationPolicy, parameters 14 ParameterEntry*, backend 17 string"
+    ),
 }
+"""Message -> its fields: name, number and kind (a message or enum by its name), with `*` where it is repeated."""
 
 
 def _message_class():
@@ -80,8 +47,9 @@ def _message_class():
         )
     for name, fields in MESSAGES.items():
         message = file.message_type.add(name=name)
-        for field, (number, kind, repeated) in fields.items():
-            made = message.field.add(name=field, number=number, label=3 if repeated else 1)
+        for field, number, kind in (words.split() for words in fields.split(", ")):
+            made = message.field.add(name=field, number=int(number), label=3 if kind.endswith("*") else 1)
+            kind = kind.removesuffix("*")
             if kind in ENUMS or kind in MESSAGES:
                 made.type = Field.TYPE_ENUM if kind in ENUMS else Field.TYPE_MESSAGE
                 made.type_name = f".inference.{kind}"

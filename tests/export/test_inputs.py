@@ -8,19 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from plumbline.export.runtime import OnnxModel
-from plumbline.prepare.features.shards import load_shards
 from tests.refusals import refuses
-
-
-@pytest.fixture(scope="module")
-def model(tiny):
-    return OnnxModel(tiny.data("export") / "pruned.onnx")
-
-
-@pytest.fixture(scope="module")
-def data(tiny):
-    return load_shards(tiny.data("prepare") / "test")
 
 
 def put(name, place, value):

@@ -20,7 +20,6 @@ from plumbline.export.runtime import OnnxModel
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, PREPARATION, SLOPE
-from plumbline.prepare.features.shards import load_shards
 from tests.refusals import refuses
 
 COLUMNS = {"distance": len(DISTANCE), "slope": len(SLOPE), "geometry": len(GEOMETRY)}
@@ -96,9 +95,8 @@ def test_it_answers_as_torch_does(exported, batch, length):
 
 
 @pytest.mark.parametrize("artifact", ["fp16", "int8"])
-def test_fewer_bits_answer_nearly_so_in_every_shape(tiny, exported, artifact):
-    model, onnx_model = exported[0], whole(tiny.data("export") / f"{artifact}.onnx")
-    data, rng = load_shards(tiny.data("prepare") / "test"), np.random.default_rng(3)
+def test_fewer_bits_answer_nearly_so_in_every_shape(tiny, exported, data, artifact):
+    model, onnx_model, rng = exported[0], whole(tiny.data("export") / f"{artifact}.onnx"), np.random.default_rng(3)
     # Of the large batch not every length: the time goes there, and the shapes before it hold all that could differ.
     shapes = [(b, n) for b in BATCHES[:2] for n in LENGTHS] + [(BATCHES[-1], n) for n in (1, 17, 128)]
     for batch, length in shapes:
@@ -183,9 +181,9 @@ def test_runtimes_find_what_they_are_fast_at(tiny, artifact):
 
 @pytest.mark.parametrize("value", [3e38, -3e38, np.inf])
 @pytest.mark.parametrize("artifact", ["float32", "pruned", "fp16"])
-def test_the_padding_may_hold_what_the_manifest_says(tiny, artifact, value):
+def test_the_padding_may_hold_what_the_manifest_says(tiny, data, artifact, value):
     """Any finite number; infinity too, but nobody is told to rely on it."""
-    model, data = whole(tiny.data("export") / f"{artifact}.onnx"), load_shards(tiny.data("prepare") / "test")
+    model = whole(tiny.data("export") / f"{artifact}.onnx")
     inputs = data.pad(np.arange(8), LENGTHS[-1])
     wanted = model.run(inputs)
     for name in ("distance", "slope"):

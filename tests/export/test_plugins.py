@@ -50,7 +50,7 @@ def data(tiny):
 
 @pytest.fixture(
     scope="module",
-    # Each takes seconds to export: the first that has a plug-in of every table stands for the others.
+    # The first that has a plug-in of every table stands for the others.
     params=[pytest.param(number, marks=[] if kind is DAILY else pytest.mark.slow) for number, kind in enumerate(KINDS)],
     ids=["-".join(map(str, kind.values())) for kind in KINDS],
 )
@@ -108,6 +108,7 @@ def test_the_pruned_channels_are_the_same_in_all_that_reads_them(whole, data, ti
         assert torch.equal(parameter, kept.neck.norm.weight)
 
 
+@pytest.mark.slow  # an export takes seconds
 def test_the_pruned_network_answers_in_onnx_as_in_torch(half, exported, data):
     onnx_model, rng = OnnxModel(exported, threads=1), np.random.default_rng(2)
     for number, length in ((1, 1), (5, 7), (5, 8), (20, 9), (3, LONGEST)):
@@ -126,6 +127,7 @@ def test_the_pruned_network_answers_in_onnx_as_in_torch(half, exported, data):
             assert np.abs(left - right.numpy()).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_int8_answers_nearly_so_and_holds_the_weights(half, exported, data, tiny, tmp_path):
     section = tiny.params.export.model_copy(update={"calibration_batches": 2, "calibration_batch_size": 16})
     quantize(exported, tmp_path / "int8.onnx", data, section)

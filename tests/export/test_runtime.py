@@ -11,21 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from plumbline.export import answers
-from plumbline.export import answers as spread
 from plumbline.export.onnx import finish, read_metadata
 from plumbline.export.runtime import CPU, OnnxModel
-from plumbline.prepare.features.shards import load_shards
 from tests.refusals import refuses
-
-
-@pytest.fixture(scope="module")
-def model(tiny):
-    return OnnxModel(tiny.data("export") / "pruned.onnx")
-
-
-@pytest.fixture(scope="module")
-def data(tiny):
-    return load_shards(tiny.data("prepare") / "test")
 
 
 def test_answers_come_in_the_order_of_the_buildings(model, data):
@@ -99,10 +87,10 @@ def test_the_number_of_threads_is_what_was_asked_for(tiny, monkeypatch, asked, t
 
 
 def test_a_batch_in_parts_has_the_answers_of_the_whole_in_its_order(tiny, data, monkeypatch):
-    monkeypatch.setattr(spread, "MIN_CELLS", 30)
+    monkeypatch.setattr(answers, "MIN_CELLS", 30)
     inputs = data.pad(np.random.default_rng(1).permutation(len(data)))
     alone, shared = (OnnxModel(tiny.data("export") / "pruned.onnx", threads=count) for count in (1, 3))
-    assert len(spread.split_by_length(inputs["mask"], 3)) > 3
+    assert len(answers.split_by_length(inputs["mask"], 3)) > 3
     for left, right in zip(alone.run(inputs), shared.run(inputs), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-6, atol=2e-6)  # 32-bit sums in another order
 

@@ -1,11 +1,9 @@
 """Tensors in, answers out, by the Open Inference Protocol."""
 
 import gzip
-import http.client
 import json
 import struct
 
-import httpx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -14,12 +12,10 @@ from hypothesis import strategies as st
 from plumbline.export.package import open_package
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.service.inference import JSON_LENGTH
-from plumbline.service.job_store import DATABASE, JOBS, JobStore
 from plumbline.service.settings import ServiceLimits
 from plumbline.sources.city.in_memory import read_tracks
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.service.served import files, is_problem, process, service
-from tests.waiting import until
 
 pytest.importorskip("fastapi")
 
@@ -174,22 +170,6 @@ def test_tensors_of_too_many_buildings_or_of_odd_files_are_refused(city, package
         told = client.post("/v1/tensors", files=odd)
         assert (told.status_code, "odd.geojson: " in told.json()["detail"]) == (422, True), told.text
     assert not list((tmp_path / "jobs").iterdir())
-
-
-@pytest.mark.heavy
-def test_a_client_that_leaves_ends_the_preparation(city, package, tmp_path):
-    folder, sent = tmp_path / "service", files(city.products(), city.footprints)
-    with process(folder, package) as (begun, address):
-        request = httpx.Request("POST", f"{address}/v1/tensors", files=sent)
-        client = http.client.HTTPConnection(request.url.host, request.url.port)
-        client.request("POST", request.url.path, request.read(), dict(request.headers))
-        store = JobStore(folder / DATABASE)
-        until(lambda: store.newest(None), "the job", needs=begun)
-        client.close()
-        # One that had not begun leaves nothing behind, not even a line: first its line goes, then its files.
-        over = {"cancelled"}
-        until(lambda: {row.status for row in store.newest(None)} <= over, "the end of the job", needs=begun)
-        until(lambda: not list((folder / JOBS).iterdir()), "the end of its files", needs=begun)
 
 
 @given(st.binary(max_size=200), st.integers(0, 200))

@@ -12,10 +12,10 @@ from plumbline.core.compass import frames
 from plumbline.core.files import sha256_folder
 from plumbline.core.strain import DIFFICULTIES, MECHANISMS, category
 from plumbline.params import City, Simulate
-from plumbline.simulate import site
 from plumbline.simulate.city import FOOTPRINTS_BEGIN, FOOTPRINTS_END, TUNNELS, footprint_features
-from plumbline.simulate.site import PLACES, place
+from plumbline.simulate.site import PART_BUILDINGS, PLACES, place
 from plumbline.simulate.stage import simulate
+from plumbline.simulate.structure.layout import DISTRICT_BUILDINGS
 from plumbline.sources.city.causes import causes_of_city, read_causes
 from plumbline.sources.city.window import Window
 from plumbline.sources.points.epochs import velocity_mm_per_year
@@ -34,13 +34,10 @@ PARAMS = Simulate.model_validate(
 )
 
 
-LARGE = Simulate.model_validate(
-    {
-        "cities": {"large": {"band": "C", "buildings": 2 * site.PART_BUILDINGS + 70, "seed": 5, "revisit_days": 24}},
-        "showcase": {"band": "C", "buildings": 4, "seed": 1},
-        "years": 1.0,
-    }
-)
+def with_city(buildings: int) -> Simulate:
+    """A city `large` beside a showcase of four buildings."""
+    cities = {"large": {"band": "C", "buildings": buildings, "seed": 5, "revisit_days": 24}}
+    return Simulate.model_validate({"cities": cities, "showcase": {"band": "C", "buildings": 4, "seed": 1}, "years": 3})
 
 
 @pytest.fixture(scope="module")
@@ -121,26 +118,25 @@ def test_the_same_parameters_give_the_same_bytes(out, tmp_path):
     assert sha256_folder(tmp_path / "again") == sha256_folder(out)
 
 
-@pytest.fixture(scope="module")
-def large(tmp_path_factory) -> Path:
-    """A city of three parts, the last one not full."""
-    folder = tmp_path_factory.mktemp("large") / "one"
-    simulate(LARGE, folder, workers=1)
-    return folder
-
-
 @pytest.mark.slow
-def test_any_number_of_workers_gives_the_same_bytes(large, tmp_path):
-    simulate(LARGE, tmp_path / "many", workers=2)
-    assert sha256_folder(tmp_path / "many") == sha256_folder(large)
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path):
+    for workers in (1, 2):
+        simulate(with_city(2 * PART_BUILDINGS + 70), tmp_path / str(workers), workers)
+    assert sha256_folder(tmp_path / "1") == sha256_folder(tmp_path / "2")
 
 
-def test_parts_make_one_city(large):
-    folder = large / "cities/large"
+def test_parts_make_one_city(tmp_path, monkeypatch):
+    """Of three parts, the last one not full."""
+    monkeypatch.setattr("plumbline.simulate.site.PART_BUILDINGS", DISTRICT_BUILDINGS)
+    monkeypatch.setattr("plumbline.simulate.city.PART_BUILDINGS", DISTRICT_BUILDINGS)
+    monkeypatch.setattr("plumbline.simulate.city.PART_DISTRICTS", 1)
+    buildings = 2 * DISTRICT_BUILDINGS + 20
+    simulate(with_city(buildings), tmp_path / "out", workers=1)
+    folder = tmp_path / "out/cities/large"
     assert sorted(path.name[:4] for path in folder.iterdir()) == ["EGMS", "EGMS", "foot", "labe"]
     rows = labels(folder)
     footprints = geopandas.read_file(folder / "footprints.geojson")
-    assert len(rows) == len(footprints) == LARGE.cities["large"].buildings > 2 * site.PART_BUILDINGS
+    assert len(rows) == len(footprints) == buildings
     assert footprints.building_id.tolist() == [row["building_id"] for row in rows]
     assert footprints.building_id.is_unique
     polygon = footprints.to_crs(3035).geometry.to_numpy()

@@ -88,13 +88,9 @@ def engine(tiny, tmp_path):
     return tmp_path / "engine"
 
 
-def test_an_engine_is_read_as_it_was_written(engine):
+def test_an_engine_is_read_as_it_was_written_and_a_damaged_one_refused_by_name(engine):
     about, plan = read_engine(engine)
-    assert (plan, about.key, about.columns) == (b"a plan", KEY, COLUMNS)
-    assert about.said.max_length == 128
-
-
-def test_a_damaged_engine_is_refused_by_name(engine):
+    assert (plan, about.key, about.columns, about.said.max_length) == (b"a plan", KEY, COLUMNS, 128)
     (engine / PLAN).write_bytes(b"a plam")
     with refuses("engine.changed", engine / PLAN):
         read_engine(engine)
@@ -128,7 +124,7 @@ def test_torch_tensorrt_is_told_that_padding_is_no_causal_mask(tmp_path, monkeyp
     made.Input = lambda **about: SimpleNamespace(**about)
     made.dynamo = SimpleNamespace(convert_exported_program_to_serialized_trt_engine=convert)
     monkeypatch.setitem(sys.modules, "torch_tensorrt", made)
-    monkeypatch.setattr(from_torch, "trace", lambda model, device: trace(model, "cpu"))
+    monkeypatch.setattr(from_torch, "trace", lambda model, device: "a program")  # a real one is below
     weights = network_files(PACKAGE)
     plan = from_torch.plan_from_torch(
         *weights, artifact="pruned", shapes=profile(128), columns=COLUMNS, timings=tmp_path / "timings"
@@ -173,6 +169,7 @@ def test_a_model_that_is_not_in_the_package_or_says_nothing_is_refused(tiny, tmp
     assert not (tmp_path / "engines").exists()
 
 
+@pytest.mark.slow
 def test_what_torch_tensorrt_is_given_takes_every_shape(tiny):
     """The program that torch makes of the network is real here; what TensorRT makes of it is not seen."""
     model = in_half(load_diagnosis(tiny.data("compress")))

@@ -116,9 +116,7 @@ def test_what_is_no_adapter_of_the_network_is_refused(tmp_path, fault):
         adapted_weights(base, [(folder, 1.0)])
 
 
-@given(
-    st.lists(st.tuples(st.from_regex(r"[a-z]{1,9}", fullmatch=True), st.floats(0, 2)), unique_by=lambda item: item[0])
-)
+@given(st.lists(st.tuples(st.text("abcxyz", min_size=1, max_size=9), st.floats(0, 2)), unique_by=lambda item: item[0]))
 def test_names_and_weights_are_read_as_they_are_written(asked):
     assert parse_adapters([f"{name}={weight!r}" for name, weight in asked]) == asked
     assert parse_adapters([name for name, _ in asked]) == [(name, 1.0) for name, _ in asked]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.fields.prepare.conditions import CHANNELS, MAPS, describe, stack_maps
@@ -39,6 +39,7 @@ def test_maps_hold_what_was_estimated_and_seen():
         assert not maps[f"error_{name}"][~seen].any()
 
 
+@settings(max_examples=4)
 @given(st.integers(0, 200), st.floats(0.05, 30), st.sampled_from([(0, 1), (0,), (1,)]))
 def test_a_field_that_is_larger_is_the_same_problem(seed, factor, sides):
     maps = make_maps(seed, sides=sides)

@@ -99,7 +99,7 @@ def test_without_points_it_is_the_prior():
 def test_it_recovers_fields_as_well_as_it_says():
     rng = np.random.default_rng(3)
     z, errors = [], []
-    for _ in range(4):
+    for _ in range(2):
         found, truth = drawn(rng, 400)
         made = estimate(found, GRID, KNOWN)
         error = made.mean[:, ::4, ::4] - truth
@@ -120,7 +120,7 @@ def test_many_observations_are_gathered_in_larger_cells(monkeypatch):
 
 def test_the_covariance_is_found_from_what_it_made():
     known = Covariance(12.0, 6.0, 120.0, 1.5, 0.7)
-    found, _ = drawn(np.random.default_rng(5), 700, known)
+    found, _ = drawn(np.random.default_rng(5), 500, known)
     told = fit_covariance(found, 10.0)
     assert told == fit_covariance(found, 10.0)
     assert told.up_mm == pytest.approx(12, rel=0.35)

@@ -208,7 +208,7 @@ def test_a_spoiled_model_is_blocked_by_its_rule(unspoiled, tiny_fields, spoil, b
     monkeypatch.chdir(tmp_path)
     spoil(unspoiled)
     content = tiny_fields.params.model_dump(by_alias=True)
-    content["validate"] |= {"steps": 2, "samples": 3, "max_scenes": 5}
+    content["validate"] |= {"steps": 1, "samples": 2, "max_scenes": 3}
     content["gate"] |= {"rules": list(RULES.values())}
     given_params = type(tiny_fields.params).model_validate(content)
     data = unspoiled / "data"

@@ -15,12 +15,12 @@ from tests.refusals import refuses, warned
 
 def test_every_stage_leaves_what_the_next_takes(tiny_fields):
     data = tiny_fields.data
-    assert len(list((data("simulate") / "scenes").iterdir())) == 37
+    assert len(list((data("simulate") / "scenes").iterdir())) == 23
     assert sorted(path.name for path in (data("ingest") / "noise-00000").iterdir()) == [
         *("points.parquet", "scene.json", "truth.npz")
     ]
     counts = {name: len(read_json(data("prepare") / name / "scenes.json")) for name in ("train", "tune", "test")}
-    assert counts == {"train": 10, "tune": 6, "test": 12}
+    assert counts == {"train": 6, "tune": 3, "test": 8}
     adapters = read_json(data("train") / "adapters.json")
     assert set(adapters) == {"noise"}
     assert 0 < adapters["noise"]["trained_share"] < 1

@@ -315,7 +315,7 @@ def test_one_direction_gives_its_line_of_sight(products, tiny_fields, here):
 
 
 def test_the_samples_depend_on_the_seed_alone(products, tiny_fields, here):
-    field = restore(products, tiny_fields.package, here / "a.tif", QUICK)
+    field = plan_windows(products, tiny_fields.package, QUICK).field
     window = field.full_grid.window(0, 0, WINDOW, WINDOW)
     one, same, other = (
         restore_window(field.observations, window, field.package.model, replace(field.settings, seed=seed)).samples

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.fields.model.adapters import add_adapter, unfrozen_parameters
@@ -33,6 +33,7 @@ from tests.tiny_fields import PARAMS
 ADAPT = AdapterFields(epochs=4, patience=4, learning_rate=0.01, unfreeze_from=0.5, unfreeze=["conv_out"], crop=16)
 
 
+@settings(max_examples=3)
 @given(st.integers(0, 100), st.sampled_from([(0, 1), (0,), (1,)]))
 def test_a_mirrored_place_is_described_as_the_mirrored_description(seed, sides):
     maps = make_maps(seed, sides=sides)

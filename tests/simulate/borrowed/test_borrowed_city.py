@@ -255,7 +255,7 @@ def test_a_corner_that_no_wing_reaches_does_not_fall_by_metres():
     """Of footprints that a user brings: a thin L, whose strain is taken over its wings alone, and a plus."""
     thin = shapely.Polygon([(0, 0), (30, 0), (30, 2), (2, 2), (2, 30), (0, 30)])
     plus = shapely.union_all([shapely.box(-15, -6, 15, 6), shapely.box(-6, -15, 6, 15)])
-    shapes = np.array([shapely.affinity.translate(s, 100 * i) for i, s in enumerate([thin, plus] * 150)], dtype=object)
+    shapes = np.array([shapely.affinity.translate(s, 100 * i) for i, s in enumerate([thin, plus] * 40)], dtype=object)
     layout, _ = borrowed_layout(geopandas.GeoDataFrame(geometry=shapes, crs=3035))
     assert (layout.standing.sum(axis=1) >= 1).all()
     rng = np.random.default_rng(3)

@@ -15,7 +15,7 @@ from plumbline.simulate.structure.failures import (
 )
 from plumbline.simulate.structure.labels import strains
 
-COUNT = 1500
+COUNT = 600
 SIDE = np.random.default_rng(1).uniform(7, 30, (COUNT, 2))
 STANDING = np.ones((COUNT, 4), bool)
 EVERY = np.arange(COUNT)
