@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -73,13 +72,13 @@ def machines(
     """A project, and two clones of it with a remote that both reach, and each a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SHELL", raising=False)
-    (tmp_path / "project").mkdir()
     project = make_project(tmp_path / "project")
     if request.param == "s3":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
         where = f"url = s3://plumbline/{tmp_path.name}\n    endpointurl = {request.getfixturevalue('bucket')}"
     else:
+        request.getfixturevalue("inside")
         (tmp_path / "remote").mkdir()
         where = f"url = {tmp_path / 'remote'}"
     config = f"['remote \"local\"']\n    {where}\n"
@@ -125,6 +124,7 @@ def test_a_stage_goes_on_elsewhere_with_what_another_made(machines: tuple[Projec
         reproduce("train", str, pull=True, only=("train",))
 
 
+@pytest.mark.slow
 def test_a_lock_whose_results_nobody_has_is_passed_over(
     machines: tuple[Project, Machine, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,9 +184,9 @@ def test_a_folder_that_goes_away_during_a_push_is_not_taken_for_another(
     one.stand()
     reproduce("simulate", str)
     # Stands in for DVC, and moves the store when it is asked to push.
-    monkeypatch.setattr(remote, "_watch", lambda *_: threading.Event())
-    monkeypatch.setattr("dvc.cli.main", lambda _: (store.rename(away) and store.mkdir()) or 0)
-    assert remote.main(["dvc", "push", "--run-cache", "simulate"]) == UNREACHABLE
+    with monkeypatch.context() as patch:
+        patch.setattr("dvc.cli.main", lambda _: (store.rename(away) and store.mkdir()) or 0)
+        assert remote.main(["dvc", "push", "--run-cache", "simulate"]) == UNREACHABLE
     two.stand()
     with pytest.raises(NotRestoredError, match="result of simulate is not in DVC's remote"):
         reproduce("simulate", str, pull=True, only=())
@@ -215,7 +215,7 @@ def test_a_push_to_a_store_that_falls_silent_is_ended() -> None:
 
 
 def test_refused_credentials_are_bad_input_and_not_tried_again(
-    bucket: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: str, project: Project, inside: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
@@ -230,6 +230,7 @@ def test_refused_credentials_are_bad_input_and_not_tried_again(
     assert not isinstance(caught.value, UnreachableError)
 
 
+@pytest.mark.usefixtures("inside")
 def test_a_machine_without_a_remote_says_so(project: Project) -> None:
     Path(".dvc/config").write_text("[core]\n    analytics = false\n")
     with pytest.raises(StageFailedError, match="no remote specified") as caught:
