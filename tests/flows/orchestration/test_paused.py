@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -14,9 +17,42 @@ from flows.orchestration.pools import Pool, create_automations, create_pools, pa
 NIGHT, NOON = "0 2 * * *", "0 12 * * *"
 
 
-@pytest.fixture
-def client(harness: None) -> Iterator[SyncPrefectClient]:
+class Memory:
+    """Deployments and their schedules, as a server has them."""
+
+    def __init__(self) -> None:
+        self.deployments: dict[str, Any] = {}
+
+    def create_flow_from_name(self, name: str) -> str:
+        return name
+
+    def create_deployment(self, flow: str, name: str, schedules: list[Any], paused: bool | None) -> None:
+        """A deployment that is made again has the same number, and new schedules."""
+        made = [SimpleNamespace(id=uuid4(), schedule=one.schedule, active=one.active) for one in schedules]
+        number = self.deployments[name].id if name in self.deployments else uuid4()
+        self.deployments[name] = SimpleNamespace(id=number, name=name, schedules=made)
+
+    def read_deployments(self) -> list[Any]:
+        return list(self.deployments.values())
+
+    def read_deployment_by_name(self, name: str) -> Any:
+        return self.deployments[name.removeprefix("kept/")]
+
+    def update_deployment_schedule(self, deployment: object, schedule: object, active: bool) -> None:
+        (found,) = [s for d in self.read_deployments() if d.id == deployment for s in d.schedules if s.id == schedule]
+        found.active = active
+
+    def read_automations(self) -> list[Any]:
+        return []
+
+
+@pytest.fixture(params=[pytest.param("server", marks=pytest.mark.slow)])
+def client(request: pytest.FixtureRequest) -> Iterator[SyncPrefectClient | Memory]:
     """Of the server that all tests share: what these leave there is removed."""
+    if request.param == "memory":
+        yield Memory()
+        return
+    request.getfixturevalue("harness")
     with get_client(sync_client=True) as found:
         yield found
         for one in found.read_deployments():
@@ -44,6 +80,7 @@ def pause(client: SyncPrefectClient, name: str, time: str) -> None:
             client.update_deployment_schedule(found.id, one.id, active=False)
 
 
+@pytest.mark.parametrize("client", ["memory", pytest.param("server", marks=pytest.mark.slow)], indirect=True)
 def test_paused_schedules_are_paused_again_and_the_others_go_on(client: SyncPrefectClient) -> None:
     for name in ("one", "all", "none"):
         deploy(client, name, NIGHT, NOON)

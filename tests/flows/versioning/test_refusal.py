@@ -73,12 +73,10 @@ def checkout(request: pytest.FixtureRequest, tmp_path: Path, inside: None, monke
     return found
 
 
-@pytest.mark.heavy  # as the runs that it asks for by name
-def test_a_refusal_leaves_the_last_package_and_its_verdict_in_the_cache(checkout: Checkout) -> None:
-    said = dvc("repro", "package")
-    assert "Running stage 'validate'" not in said
+def refused(checkout: Checkout) -> str:
+    """Let the gate refuse under `dvc repro`; return the hash of the package, which stays."""
+    assert "Running stage 'validate'" not in dvc("repro", "package")
     last = sha256_folder(checkout.data("package"))
-
     checkout.bound(0.0)
     said = dvc("repro", code=FAILED)
     begun = [line for line in said.splitlines() if line.startswith("Running stage")]
@@ -86,20 +84,27 @@ def test_a_refusal_leaves_the_last_package_and_its_verdict_in_the_cache(checkout
     assert "exited with 3" in said
     assert "The last good package stays in data/package." in " ".join(said.split())
     assert sha256_folder(checkout.data("package")) == last
+    return last
 
-    # As a flow runs it, which looks at one stage at a time.
-    with pytest.raises(
-        StageFailedError, match=rf"approve refused: {METRIC[checkout.family]} of int8 on all"
-    ) as refused:
-        reproduce("approve", str)
-    assert refused.value.exit_code == 3
-    assert sha256_folder(checkout.data("package")) == last
 
+@pytest.mark.heavy  # as the runs that it asks for by name
+def test_a_refusal_leaves_the_last_package_and_its_verdict_in_the_cache(checkout: Checkout) -> None:
+    refused(checkout)
     # The verdict is a result: it is in the cache, which is pushed.
     shutil.rmtree(checkout.data("gate"))
     dvc("checkout", "gate")
     assert read_json(checkout.data("gate") / "gate.json")["verdict"] == "fail"
     assert read_json(checkout.folder / "metrics" / "gate.json")["verdict"] == "fail"
+
+
+@pytest.mark.slow
+def test_after_a_refusal_package_and_approval_come_back_from_the_cache(checkout: Checkout) -> None:
+    last = refused(checkout)
+    # As a flow runs it, which looks at one stage at a time.
+    with pytest.raises(StageFailedError, match=f"approve refused: {METRIC[checkout.family]} of int8 on all") as error:
+        reproduce("approve", str)
+    assert error.value.exit_code == 3
+    assert sha256_folder(checkout.data("package")) == last
 
     # Whoever asks for the package alone loses it: DVC removes it before it looks for the approval. It is in the cache.
     dvc("repro", "--single-item", "package", code=FAILED)
@@ -107,6 +112,5 @@ def test_a_refusal_leaves_the_last_package_and_its_verdict_in_the_cache(checkout
     assert sha256_folder(checkout.data("package")) == last
 
     checkout.bound(1e9)
-    said = dvc("repro", "package")
-    assert "Running stage 'validate'" not in said
+    assert "Running stage 'validate'" not in dvc("repro", "package")
     assert sha256_folder(checkout.data("package")) == last

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from flows.versioning import process
 from flows.versioning.stage_runner import StageFailedError, _failure, promote, reproduce, stale
 from tests.flows.conftest import STAGES, Project, stage_process
 from tests.waiting import until_gone
@@ -87,8 +88,18 @@ def test_how_a_stage_ended_is_read_behind_a_line_that_it_did_not_end(before: str
     assert (str(failed), failed.exit_code) == (f"train: {said}", 2)
 
 
-@pytest.mark.parametrize("victim", ["stage", "dvc"])
-def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -> None:
+def test_a_stage_that_takes_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, limit_s: float, **__: object) -> int:
+        raise process.TookTooLongError(f"not finished after {limit_s} s, and ended")
+
+    monkeypatch.setattr(process, "run", run)
+    with pytest.raises(StageFailedError, match="simulate: not finished after 5 s, and ended") as caught:
+        reproduce("simulate", str, limit_s=5)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("victim", ["stage", pytest.param("dvc", marks=pytest.mark.slow)])
+def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str, request: pytest.FixtureRequest) -> None:
     project.behave(simulate={"sleep": 3600})
     failure: list[StageFailedError] = []
 
@@ -106,5 +117,6 @@ def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -
     worker.join()
     assert "killed by signal 9" in str(failure[0])
     until_gone(stage)
+    request.getfixturevalue("inside")
     project.behave()
     assert reproduce("simulate", str) == "ran"
