@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from prefect.settings import get_current_settings
 from prefect.states import Completed, Failed
 
 from flows.retrain import retrain
-from flows.score import score
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import Tiny
-from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -111,26 +105,3 @@ def test_points_stay_lent_if_the_run_completes(
         with pytest.raises(type(end)):
             retrain.fn("town", "a")
     assert calls == [(done, "town_a")]
-
-
-@pytest.mark.slow
-def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(project: Town, harness: None):
-    began = datetime.now(UTC).isoformat()  # other tests tell the same server of drift, too
-    project.deliver("plain")
-    project.deliver("noisy", noise_mm=40.0)
-    assert project.score().code == 0
-    told = {name: json.loads((path / "drift.json").read_text())["verdict"] for name, path in project.results().items()}
-    assert told == {"plain": "none", "noisy": "drift"}
-    api = str(get_current_settings().api.url)
-    for _ in range(2):
-        score(return_state=True)
-    wanted = {"filter": {"event": {"name": ["plumbline.drift"]}, "occurred": {"since": began}}}
-
-    def told() -> list[dict[str, Any]]:
-        answer = httpx.post(f"{api}/events/filter", json=wanted, timeout=PATIENCE_S)
-        return answer.raise_for_status().json()["events"]
-
-    (event,) = until(told, "an event of drift", pause_s=0.5)
-    assert event["resource"]["prefect.resource.id"] == f"plumbline.place.{PLACE}"
-    assert event["payload"]["result"] == project.results()["noisy"].name
-    assert any("log_noise" in reason for reason in event["payload"]["reasons"])

@@ -164,9 +164,10 @@ def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(tmp_path: Path, m
         assert "not taken" in said
         assert not event.exists()
         waiting.clear()
-        assert call_drifted(tmp_path, "town") == []
+        for _ in range(2):
+            assert call_drifted(tmp_path, "town") == []
     assert event.exists()
-    assert len(events) == 2  # the first was not taken
+    assert len(events) == 2  # the first was not taken, and after the second none is due
     assert events[0] == events[1]
     assert (events[0]["name"], events[0]["payload"]["result"]) == ("plumbline.drift", one.folder)
     assert events[0]["payload"]["reasons"] == ["far"]

@@ -134,32 +134,22 @@ def sorted_by_number(versions: Sequence[Registered]) -> list[Registered]:
 
 
 @after(4)
-def test_whatever_has_an_alias_stays(registry: Registry, make_package: MakePackage) -> None:
+def test_what_has_an_alias_or_another_name_stays_and_a_cut_registration_goes(
+    registry: Registry, make_package: MakePackage
+) -> None:
     challenger = challenge(make_package("challenger"), registry)
     client = registry.server.client
     client.set_registered_model_alias(registry.name, "audited", "1")
-    tidy(Tidy(former_champions=1, packages=0), registry)
+    other = Registry("another")
+    entry = other.register(make_package("other"), verify_package(Path("package_other")))
+    cut = client.create_run(client.get_experiment_by_name("release").experiment_id, tags={"package_version": "0" * 12})
+    client.log_artifacts(cut.info.run_id, str(make_package("cut")), "package")
+    tidy(FEW.model_copy(update={"former_champions": 1, "packages": 0}), registry)
     assert {item.number for item in registry.versions()} == {challenger.number, 1, 3, 4}
     assert registry.challenger() == challenger
-
-
-@after(1)
-def test_a_model_of_another_name_keeps_its_files(registry: Registry, make_package: MakePackage) -> None:
-    other = Registry("another")
-    kept = other.register(make_package("two"), verify_package(Path("package_two")))
-    tidy(Tidy(former_champions=1, packages=0), registry)
-    verify_package(other.folder(kept))
-
-
-@after(1)
-def test_a_registration_that_was_cut_leaves_nothing_for_long(registry: Registry, make_package: MakePackage) -> None:
-    client = registry.server.client
-    experiment = client.get_experiment_by_name("release").experiment_id
-    lost = client.create_run(experiment, tags={"package_version": "0" * 12})
-    client.log_artifacts(lost.info.run_id, str(make_package("lost")), "package")
-    tidy(FEW, registry)
-    assert len(runs()) == len(list(Path("mlartifacts").iterdir())) == 1
-    assert model() == "one"
+    verify_package(other.folder(entry))
+    assert len(runs()) == len(list(Path("mlartifacts").iterdir())) == 5
+    assert model() == "four"
 
 
 def test_old_records_of_training_go_and_those_at_work_stay(registry: Registry, tmp_path: Path) -> None:

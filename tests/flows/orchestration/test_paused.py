@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, call
 from uuid import uuid4
 
 import pytest
@@ -17,42 +18,9 @@ from flows.orchestration.pools import Pool, create_automations, create_pools, pa
 NIGHT, NOON = "0 2 * * *", "0 12 * * *"
 
 
-class Memory:
-    """Deployments and their schedules, as a server has them."""
-
-    def __init__(self) -> None:
-        self.deployments: dict[str, Any] = {}
-
-    def create_flow_from_name(self, name: str) -> str:
-        return name
-
-    def create_deployment(self, flow: str, name: str, schedules: list[Any], paused: bool | None) -> None:
-        """A deployment that is made again has the same number, and new schedules."""
-        made = [SimpleNamespace(id=uuid4(), schedule=one.schedule, active=one.active) for one in schedules]
-        number = self.deployments[name].id if name in self.deployments else uuid4()
-        self.deployments[name] = SimpleNamespace(id=number, name=name, schedules=made)
-
-    def read_deployments(self) -> list[Any]:
-        return list(self.deployments.values())
-
-    def read_deployment_by_name(self, name: str) -> Any:
-        return self.deployments[name.removeprefix("kept/")]
-
-    def update_deployment_schedule(self, deployment: object, schedule: object, active: bool) -> None:
-        (found,) = [s for d in self.read_deployments() if d.id == deployment for s in d.schedules if s.id == schedule]
-        found.active = active
-
-    def read_automations(self) -> list[Any]:
-        return []
-
-
-@pytest.fixture(params=[pytest.param("server", marks=pytest.mark.slow)])
-def client(request: pytest.FixtureRequest) -> Iterator[SyncPrefectClient | Memory]:
+@pytest.fixture
+def client(harness: None) -> Iterator[SyncPrefectClient]:
     """Of the server that all tests share: what these leave there is removed."""
-    if request.param == "memory":
-        yield Memory()
-        return
-    request.getfixturevalue("harness")
     with get_client(sync_client=True) as found:
         yield found
         for one in found.read_deployments():
@@ -80,7 +48,30 @@ def pause(client: SyncPrefectClient, name: str, time: str) -> None:
             client.update_deployment_schedule(found.id, one.id, active=False)
 
 
-@pytest.mark.parametrize("client", ["memory", pytest.param("server", marks=pytest.mark.slow)], indirect=True)
+def times(*active: bool) -> list[Any]:
+    """Schedules at night and at noon, of which these are active."""
+    crons = [CronSchedule(cron=cron) for cron in (NIGHT, NOON)]
+    return [SimpleNamespace(id=uuid4(), schedule=cron, active=on) for cron, on in zip(crons, active, strict=False)]
+
+
+def test_what_was_paused_is_paused_again() -> None:
+    deployments = [
+        SimpleNamespace(id=uuid4(), name=name, schedules=times(*active))
+        for name, active in {"one": (False, True), "all": (False, False), "none": (True, True)}.items()
+    ]
+    automations = [SimpleNamespace(id=uuid4(), name=name, enabled=name == "on") for name in ("off", "on")]
+    client = Mock(**{"read_deployments.return_value": deployments, "read_automations.return_value": automations})
+    before = read_paused(client)
+    one, whole, _ = deployments
+    one.schedules, whole.schedules = times(True, True), [times(True)[0]]  # made anew
+    whole.schedules[0].schedule = CronSchedule(cron="5 5 * * *")
+    assert pause_again(client, before) == ["all", "off", "one"]
+    paused = [call(item.id, item.schedules[0].id, active=False) for item in (one, whole)]
+    assert client.update_deployment_schedule.mock_calls == paused
+    client.pause_automation.assert_called_once_with(automations[0].id)
+
+
+@pytest.mark.slow
 def test_paused_schedules_are_paused_again_and_the_others_go_on(client: SyncPrefectClient) -> None:
     for name in ("one", "all", "none"):
         deploy(client, name, NIGHT, NOON)
@@ -99,6 +90,7 @@ def test_paused_schedules_are_paused_again_and_the_others_go_on(client: SyncPref
     assert active(client, "all") == {"5 5 * * *": False}
 
 
+@pytest.mark.slow
 def test_a_paused_automation_is_paused_again_where_it_is_made_anew(client: SyncPrefectClient) -> None:
     create_automations(client)
     silent, begun = (client.read_automations_by_name(f"plumbline-{name}")[0] for name in ("silent", "not-begun"))
@@ -112,6 +104,7 @@ def test_a_paused_automation_is_paused_again_where_it_is_made_anew(client: SyncP
     assert (states["plumbline-silent"], states["plumbline-not-begun"]) == (False, True)
 
 
+@pytest.mark.slow
 def test_a_paused_pool_stays_paused_and_its_limit_is_brought_up_to_date(client: SyncPrefectClient) -> None:
     create_pools(client, [Pool(name="rests", limit=2), Pool(name="works", limit=1)])
     client.update_work_pool("rests", WorkPoolUpdate(is_paused=True))
