@@ -1,4 +1,4 @@
-"""The flow `score` on a real server: fetched by DVC, judged with the champion, told by the chosen block."""
+"""The flow `score`: fetched by DVC, judged with the champion, told by the chosen block."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow `tidy` on a real server: what ended long ago goes, what is at work stays."""
+"""The flow `tidy`: what ended long ago goes, what is at work stays."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_a_stage_runs_once_and_is_restored_from_the_cache(project: Project, requ
     assert reproduce("simulate", heard.append) == "ran"
     assert {"simulate says hello", "simulate says why"} <= set(heard)
     assert not any("git add" in line or "lock file" in line for line in heard)
-    request.getfixturevalue("inside")  # the first was of a process, as everywhere
+    request.getfixturevalue("inside")  # the first ran in a process of its own, as in a flow
     assert reproduce("simulate", heard.append) == "unchanged"
     project.behave(simulate={"other": 1})
     assert reproduce("simulate", heard.append) == "ran"
