@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO
+from unittest import mock
 
 import httpx
 import pytest
 import yaml
 
+from flows.versioning import process, remote
 from flows.versioning.stage_runner import STAGES as RUN
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S, Process, until
@@ -238,6 +245,67 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.delenv("SHELL", raising=False)
     monkeypatch.chdir(tmp_path)
     return make_project(tmp_path)
+
+
+def run_inside(
+    command: Sequence[str],
+    say: Callable[[str], None],
+    *,
+    limit_s: float | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:
+    """Run a command as `flows.versioning.process.run` does, but DVC in this process: to load it takes a second."""
+    variables = process.variables(environment) | {"DVC_TEST": "true"}  # with it, DVC leaves `sys.stdout` alone
+    with tempfile.TemporaryFile("w+", buffering=1) as stream:
+        if list(command[1:3]) in (["-m", "dvc"], ["-m", remote.__name__]):
+            from dvc.cli import main as dvc  # a second to load, and few tests need it
+
+            program = dvc if command[2] == "dvc" else remote.main
+            with written_to(stream), mock.patch.dict(os.environ, variables), contextlib.chdir(Path.cwd()):
+                code = program(list(command[3:]))
+        else:
+            code = subprocess.run(command, env=variables, stdout=stream, stderr=stream, check=False).returncode
+        stream.seek(0)
+        for line in stream:
+            say(line.rstrip())
+    return code
+
+
+def dvc(*words: str, code: int = 0) -> str:
+    """Run DVC in this process, which ends with this exit status; what it and the stages print."""
+    lines: list[str] = []
+    assert run_inside([sys.executable, "-m", "dvc", *words], lines.append) == code, lines
+    return "\n".join(lines)
+
+
+@contextmanager
+def written_to(stream: TextIO) -> Iterator[None]:
+    """Let all that this process, DVC's log and child processes print go to a file during the block."""
+    handlers = [handler for name in ("dvc", "dvc_objects", "dvc_data") for handler in logging.getLogger(name).handlers]
+    streams = [
+        (handler, handler.setStream(stream)) for handler in handlers if isinstance(handler, logging.StreamHandler)
+    ]
+    before = [os.dup(number) for number in (1, 2)]
+    try:
+        for number in (1, 2):
+            os.dup2(stream.fileno(), number)
+        with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+            yield
+    finally:
+        for number, copy in enumerate(before, start=1):
+            os.dup2(copy, number)
+            os.close(copy)
+        for handler, former in streams:
+            if former is not None:
+                handler.setStream(former)
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DVC runs in the test's own process, for tests of which the process is no subject."""
+    monkeypatch.setattr(process, "run", run_inside)
+    # It would end this process, and outlive the test.
+    monkeypatch.setattr(remote, "_watch", lambda *_: threading.Event())
 
 
 @pytest.fixture

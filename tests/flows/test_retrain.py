@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
+import logging
 import shutil
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import yaml
-from prefect.settings import get_current_settings
 from prefect.states import Completed, Failed
 
 from flows.retrain import retrain
-from flows.score import score
+from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_folder
 from tests.flows.conftest import ROOT
 from tests.serve.score.conftest import PLACE, Town
 from tests.tiny import Tiny
-from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -69,37 +65,43 @@ def test_what_is_lent_stays_where_the_run_completes_and_else_everything_is_put_b
     entry = yaml.safe_load(Path(f"data/borrowed/{PLACE}.yaml").read_text())
     assert (entry["folder"], entry["band"]) == (f"data/borrowed/{PLACE}", "C")
 
-
-def test_what_cannot_be_lent_is_said(project: Town, harness: None):
-    folder = project.deliver("noisy", noise_mm=40.0)
-    assert project.score().code == 0
-    (result,) = project.results().values()
-    next(folder.glob("*.csv")).write_text("other")
-    kind, said = ended(PLACE, result.name)
-    assert kind == "FAILED"
-    assert "not the file that" in said
+    # What was judged has changed since, or there is no such result.
     assert ended(PLACE, "nothing")[0] == "FAILED"
-    assert not Path(".plumbline/lent").exists() or not list(Path(".plumbline/lent").iterdir())
+    (project.source / PLACE / "noisy").joinpath(next(iter(project.products))).write_text("other")
+    kind, said = ended(PLACE, result.name)
+    assert (kind, "not the file that" in said) == ("FAILED", True)
+    assert not list(Path(".plumbline/lent").iterdir())
 
 
-@pytest.mark.slow
-def test_a_delivery_that_drifted_calls_for_training_once_and_another_does_not(project: Town, harness: None):
-    began = datetime.now(UTC).isoformat()  # other tests tell the same server of drift, too
-    project.deliver("plain")
-    project.deliver("noisy", noise_mm=40.0)
-    assert project.score().code == 0
-    told = {name: json.loads((path / "drift.json").read_text())["verdict"] for name, path in project.results().items()}
-    assert told == {"plain": "none", "noisy": "drift"}
-    api = str(get_current_settings().api.url)
-    for _ in range(2):
-        score(return_state=True)
-    wanted = {"filter": {"event": {"name": ["plumbline.drift"]}, "occurred": {"since": began}}}
+@pytest.mark.parametrize(
+    ("end", "name", "done"),
+    [
+        (Completed(message="recomputed: train"), "Completed", "keep_lent"),
+        (Failed(message="approve refused"), "Failed", "take_back"),
+        (SystemExit(143), "", "take_back"),
+        (InputError("rows.csv: no such file", key="file.missing"), "BadInput", "take_back"),
+    ],
+    ids=["completed", "refused", "ended", "bad input"],
+)
+def test_points_stay_lent_if_the_run_completes(
+    end: Any, name: str, done: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    calls: list[tuple[str, str]] = []
 
-    def told() -> list[dict[str, Any]]:
-        answer = httpx.post(f"{api}/events/filter", json=wanted, timeout=PATIENCE_S)
-        return answer.raise_for_status().json()["events"]
+    def run_stages(dask: str | None) -> Any:
+        if isinstance(end, BaseException):
+            raise end
+        return end
 
-    (event,) = until(told, "an event of drift", pause_s=0.5)
-    assert event["resource"]["prefect.resource.id"] == f"plumbline.place.{PLACE}"
-    assert event["payload"]["result"] == project.results()["noisy"].name
-    assert any("log_noise" in reason for reason in event["payload"]["reasons"])
+    monkeypatch.setattr("flows.retrain.get_run_logger", logging.getLogger)
+    monkeypatch.setattr("flows.retrain.lend", lambda place, result: f"{place}_{result}")
+    monkeypatch.setattr("flows.retrain.run_stages", run_stages)
+    for call in ("take_back", "keep_lent"):
+        monkeypatch.setattr(f"flows.retrain.{call}", lambda city, call=call: calls.append((call, city)))
+    if name:
+        assert retrain.fn("town", "a").name == name
+    else:
+        with pytest.raises(type(end)):
+            retrain.fn("town", "a")
+    assert calls == [(done, "town_a")]

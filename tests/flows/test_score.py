@@ -1,4 +1,4 @@
-"""The flow `score` on a real server: fetched by DVC, judged with the champion, told by the chosen block."""
+"""The flow `score`: fetched by DVC, judged with the champion, told by the chosen block."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -143,20 +145,32 @@ def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(impor
     assert not Path("data/score/messages.jsonl").exists()
 
 
-def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(
-    tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one = publish(tmp_path, "one", drift="drift")
     (tmp_path / "town" / one.folder / "drift.json").write_text('{"reasons": ["far"]}')
     event = tmp_path / "_events" / "town" / f"{one.folder}.json"
+    events: list[dict[str, Any]] = []
+    waiting = {"an event"}
+    monkeypatch.setattr("flows.score.emit_event", lambda name, **about: events.append({"name": name, **about}))
+    worker = SimpleNamespace(drain_all=lambda timeout: SimpleNamespace(not_done=waiting))
+    monkeypatch.setattr("flows.score.EventsWorker", worker)
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         assert call_drifted(tmp_path, "town") == []
-    monkeypatch.setattr("flows.orchestration.embedded_server.at_work", lambda: True)
-    assert call_drifted(tmp_path, "town") == []
-    assert not event.exists()
-    monkeypatch.undo()
-    assert call_drifted(tmp_path, "town") == []
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        with monkeypatch.context() as patch:
+            patch.setattr("flows.orchestration.embedded_server.at_work", lambda: True)
+            assert call_drifted(tmp_path, "town") == events == []
+        (said,) = call_drifted(tmp_path, "town")
+        assert "not taken" in said
+        assert not event.exists()
+        waiting.clear()
+        for _ in range(2):
+            assert call_drifted(tmp_path, "town") == []
     assert event.exists()
+    assert len(events) == 2  # the first was not taken, and after the second none is due
+    assert events[0] == events[1]
+    assert (events[0]["name"], events[0]["payload"]["result"]) == ("plumbline.drift", one.folder)
+    assert events[0]["payload"]["reasons"] == ["far"]
 
 
 @pytest.mark.slow
@@ -178,13 +192,13 @@ def test_a_damaged_result_holds_up_the_news_of_no_other_place(
     assert "others" in line
 
 
-def test_bad_input_ends_with_2_and_one_message(tmp_path: Path, harness: None, monkeypatch: pytest.MonkeyPatch):
+def test_bad_input_ends_with_2_and_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
+    # Without a server: the flow's function alone.
+    monkeypatch.setattr("flows.score.score", lambda dask, block, return_state: score.fn(dask, block))
     monkeypatch.setattr("flows.orchestration.tasks.signal.signal", lambda *_: None)  # the test's process keeps its own
     (tmp_path / "params.yaml").write_text("score: {settle_s: soon}")
-    kind, said = ended()
-    assert kind == "FAILED"
-    assert "settle_s" in said
+    assert "settle_s" in score.fn().message
     assert main() == 2
 
     # A damaged result: told, and no message of half of them is sent.
@@ -193,8 +207,7 @@ def test_bad_input_ends_with_2_and_one_message(tmp_path: Path, harness: None, mo
     damaged.parent.mkdir(parents=True)
     damaged.write_text("{}")
     monkeypatch.setattr("flows.score.judge", lambda *_, **__: Completed(data=""))
-    kind, said = ended()
-    assert kind == "FAILED"
+    said = score.fn().message
     assert said.startswith(f"{damaged.relative_to(tmp_path)}: place: Field required. Move the folder away")
     assert main() == 2
 

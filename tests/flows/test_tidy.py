@@ -1,4 +1,4 @@
-"""The flow `tidy` on a real server: what ended long ago goes, what is at work stays."""
+"""The flow `tidy`: what ended long ago goes, what is at work stays."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ from tests.flows.conftest import ROOT
 LONG_AGO = 10.0
 
 
+@pytest.fixture(autouse=True)
+def _without_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.tidy.get_run_logger", lambda: logging.getLogger("test"))
+
+
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project's folder with an empty registry and no DVC."""
@@ -42,14 +47,14 @@ def aged(path: Path, days: float) -> Path:
     return path
 
 
-@pytest.mark.usefixtures("harness")
-def test_a_checkout_at_work_is_passed_over(place: Path) -> None:
+def test_a_checkout_at_work_is_passed_over(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flows.versioning.process.run", lambda *_, **__: 0)  # the registry has nothing to tidy
     clones = [place / ".plumbline/system/clones" / name for name in ("cpu", "gpu")]
     for clone in clones:
         (clone / ".git").mkdir(parents=True)
         aged(clone / ".plumbline/checkpoints/train-1/last.ckpt", LONG_AGO + 1)
     with alone(clones[0]):
-        told = tidy(return_state=True)
+        told = tidy.fn()
     assert told.is_completed(), told.message
     assert told.message.endswith("left alone, a run is at work: cpu")
     left = [(clone / ".plumbline/checkpoints/train-1/last.ckpt").exists() for clone in clones]
@@ -81,7 +86,6 @@ def test_the_other_family_is_tidied_with_the_settings_of_the_project(
         return 0
 
     monkeypatch.setattr("flows.versioning.process.run", run)
-    monkeypatch.setattr("flows.tidy.get_run_logger", lambda: logging.getLogger("test"))
     state = tidy.fn()
     assert state.is_completed(), state.message
     assert asked == [[], ["--name", "plumbline-restoration"]]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,12 +23,20 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from plumbline.release.promotion import promote
 from plumbline.release.registry import Registry
 from plumbline.release.signature import PASSWORD
 from tests.tiny import empty_registry
 from tests.words import make_package as write_words_package
 
 MakePackage = Callable[..., Path]
+PLACES = (
+    ("experiments", "artifact_location"),
+    ("runs", "artifact_uri"),
+    ("model_versions", "source"),
+    ("model_versions", "storage_location"),
+)
+"""Columns of MLflow's database that hold the folder of the files."""
 
 
 @pytest.fixture(scope="session")
@@ -31,13 +44,43 @@ def template_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return empty_registry(tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def histories(template_db: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Registries after one to five promotions, of packages with these words, in folders of these numbers."""
+    place = tmp_path_factory.mktemp("histories")
+    root = place / "all"
+    root.mkdir()
+    shutil.copy(template_db, root / "mlflow.db")
+    with contextlib.chdir(root), mock.patch.dict(os.environ):
+        os.environ.pop("MLFLOW_TRACKING_URI", None)
+        for count, words in enumerate(("one", "two", "three", "four", "five"), start=1):
+            promote(write_words_package(root, words), lambda *_: None)
+            shutil.copytree(root, place / str(count))
+    return place
+
+
 @pytest.fixture
-def registry(template_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """An empty registry in the working directory of the test."""
+def registry(
+    request: pytest.FixtureRequest, template_db: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Registry:
+    """A registry in the working directory of the test: empty, or after so many promotions."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    shutil.copy(template_db, tmp_path / "mlflow.db")
+    if count := getattr(request, "param", 0):
+        histories = request.getfixturevalue("histories")
+        shutil.copytree(histories / str(count), tmp_path, dirs_exist_ok=True)
+        with closing(sqlite3.connect(tmp_path / "mlflow.db")) as database, database:
+            for table, column in PLACES:
+                places = (str(histories / "all"), str(tmp_path))
+                database.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?)", places)
+    else:
+        shutil.copy(template_db, tmp_path / "mlflow.db")
     return Registry()
+
+
+def after(promotions: int) -> pytest.MarkDecorator:
+    """Let the registry of a test have so many versions, each the champion in its turn."""
+    return pytest.mark.parametrize("registry", [promotions], indirect=True)
 
 
 @pytest.fixture

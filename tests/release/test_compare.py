@@ -78,8 +78,8 @@ def accuracy(package, held_out):
     return accuracy_figures(answers, np.asarray(held_out.quadrant), np.asarray(held_out.severity))["quadrant_accuracy"]
 
 
-@pytest.fixture
-def good_and_spoiled(tiny, held_out, tmp_path):
+@pytest.fixture(scope="module")
+def good_and_spoiled(tiny, held_out, tmp_path_factory):
     """Two packages with one network: one names its quadrants as well as can be, the other as badly."""
     said = open_package(tiny.data("package"))[1].answer(held_out).quadrant_probability.argmax(1)
     true = np.asarray(held_out.quadrant)
@@ -87,7 +87,7 @@ def good_and_spoiled(tiny, held_out, tmp_path):
         itertools.permutations(range(4)), key=lambda order: (np.array(order)[said] == true)[true >= 0].mean()
     )
     return tuple(
-        with_quadrants_named(tiny, tmp_path / name, order)
+        with_quadrants_named(tiny, tmp_path_factory.mktemp(name) / "package", order)
         for name, order in (("good", orders[-1]), ("spoiled", orders[0]))
     )
 

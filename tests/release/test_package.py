@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from plumbline.core.files import read_json, sha256_file, sha256_folder, write_json
-from plumbline.export.package import open_package, origin_of, verify_package
+from plumbline.export.package import PREDICTIONS, open_package, origin_of, verify_package
 from plumbline.release.package import FILES
 from tests.tiny import PARAMS, run_cli
 
@@ -19,8 +19,18 @@ RECORDED = ("train", "compress")
 
 
 @pytest.fixture
-def project(tiny, tmp_path):
-    """A project of the test's own, before the stage `package`."""
+def project(tiny, tmp_path, monkeypatch):
+    """A project of the test's own, before the stage `package`.
+
+    The graph of the answers, which takes seconds to export, is the tiny run's: it is made from the same.
+    """
+
+    def export(limits, category_share, path, opset):
+        assert (limits, opset) == (tiny.params.prepare, tiny.params.export.opset)
+        assert list(category_share) == list(verify_package(tiny.data("package")).category_share)
+        shutil.copy(tiny.data("package") / PREDICTIONS, path)
+
+    monkeypatch.setattr("plumbline.release.package.export_predictions", export)
     return tiny.copy(tmp_path / "project", *INPUTS, *RECORDED)
 
 
@@ -47,7 +57,10 @@ def test_the_record_of_both_runs_is_in_the_manifest(tiny):
         assert {"params", "versions", "metrics"} <= set(record)
 
 
-def test_the_origin_is_the_key_of_training_and_what_dvcs_lock_says_of_its_evidence(project, monkeypatch):
+def test_the_origin_is_the_key_of_training_and_what_dvcs_lock_says_of_its_evidence(tiny, project, monkeypatch):
+    """Neither it nor the parameters of other work give another version."""
+    other = {"adapt": {"epochs": 3}, "tidy": {"days": 3.0}}
+    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, **other}))
     key = read_json(project / "data" / "train" / "record.json")["run_key"]
     outs = [
         {"path": "data/validate", "md5": f"{'a' * 32}.dir"},
@@ -58,17 +71,12 @@ def test_the_origin_is_the_key_of_training_and_what_dvcs_lock_says_of_its_eviden
     by_hand, by_dvc = {"run_key": key}, {"run_key": key, "lock_md5": f"{'a' * 32}.dir"}
     for expected in (by_hand, by_dvc):
         assert run_cli("package", cwd=project).code == 0
-        assert origin_of(verify_package(project / "data" / "package").records) == expected
+        manifest = verify_package(project / "data" / "package")
+        assert origin_of(manifest.records) == expected
+        assert manifest.version == verify_package(tiny.data("package")).version
         monkeypatch.setenv("DVC_STAGE", "package")
     card = (project / "data" / "package" / "MODEL_CARD.md").read_text().split("## Origin\n\n")[1]
     assert f"`git log --reverse -S {'a' * 32}.dir -- '*dvc.lock'`" in card
-
-
-def test_parameters_of_other_work_give_no_other_version(tiny, project):
-    other = {"adapt": {"epochs": 3}, "tidy": {"days": 3.0}}
-    (project / "params.yaml").write_text(yaml.safe_dump({**PARAMS, **other}))
-    assert run_cli("package", cwd=project).code == 0
-    assert verify_package(project / "data" / "package").version == verify_package(tiny.data("package")).version
 
 
 def other_labels(data):

@@ -17,7 +17,7 @@ from plumbline.release.registry import Registry
 from plumbline.release.resolve import resolve_model
 from plumbline.release.versions import figures
 from tests.refusals import refuses
-from tests.release.conftest import MakePackage
+from tests.release.conftest import MakePackage, after
 from tests.tiny import PARAMS, run_cli
 from tests.words import METRICS, read_words
 
@@ -68,9 +68,9 @@ def test_a_name_of_nothing_is_refused(registry: Registry, name: str) -> None:
         resolve_model(name)
 
 
+@after(1)
 def test_candidate_and_champion_are_compared_in_that_order(registry: Registry, make_package: MakePackage) -> None:
     seen = []
-    promote(make_package("one"), never)
     promote(make_package("two"), lambda *folders: seen.append([read_words(f) for f in folders]))
     assert seen == [["two", "one"]]
 
@@ -87,11 +87,11 @@ def damaged(package: Path) -> Path:
     return package
 
 
+@after(1)
 @pytest.mark.parametrize("reason", REFUSED)
 def test_a_refused_candidate_leaves_the_registry_as_it_was(
     registry: Registry, make_package: MakePackage, reason: str
 ) -> None:
-    promote(make_package("one"), never)
     before = Registry().versions()
     make, error, key = REFUSED[reason]
     with refuses(key, error=error):
@@ -99,9 +99,9 @@ def test_a_refused_candidate_leaves_the_registry_as_it_was(
     assert Registry().versions() == before
 
 
+@after(1)
 def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, make_package: MakePackage) -> None:
     """On another machine no lock of this one is seen, only the registry."""
-    promote(make_package("one"), never)
     two, three = make_package("two"), make_package("three")
 
     def compare(candidate: Path, champion: Path) -> None:
@@ -117,10 +117,10 @@ def test_a_promotion_that_another_machine_overtook_says_so(registry: Registry, m
     assert promote(two, agree).former == present  # compared with the right one, it may be
 
 
+@after(1)
 def test_the_second_of_two_promotions_is_compared_with_the_first_champion(
     registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    promote(make_package("one"), never)
     two, three = make_package("two"), make_package("three")
     seen: list[str] = []
     is_comparing, is_other_at_lock = threading.Event(), threading.Event()
@@ -144,8 +144,9 @@ def test_the_second_of_two_promotions_is_compared_with_the_first_champion(
     assert seen == ["two"]
 
 
-def test_rollback_walks_back_through_the_champions(registry: Registry, make_package: MakePackage) -> None:
-    one, two, three = (promote(make_package(words), agree).champion for words in ("one", "two", "three"))
+@after(3)
+def test_rollback_walks_back_through_the_champions(registry: Registry) -> None:
+    three, two, one = registry.versions()
     assert [rollback().champion.version for _ in range(2)] == [two.version, one.version]
     with refuses("champion.none_before"):
         rollback()
@@ -154,10 +155,11 @@ def test_rollback_walks_back_through_the_champions(registry: Registry, make_pack
     assert rollback().champion.version == one.version
 
 
+@after(2)
 def test_a_rollback_that_was_cut_spoils_no_later_one(
     registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, two = (promote(make_package(words), agree).champion for words in ("one", "two"))
+    two, _ = registry.versions()
     with monkeypatch.context() as patch:
         patch.setattr(type(registry.server.client), "set_registered_model_alias", _interrupt)
         with pytest.raises(KeyboardInterrupt):  # after its tags
@@ -170,8 +172,9 @@ def _interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry, make_package: MakePackage) -> None:
-    one, two, three, four = (promote(make_package(words), agree).champion for words in ("one", "two", "three", "four"))
+@after(4)
+def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry) -> None:
+    four, three, two, one = registry.versions()
     done = rollback(to=two.version)
     assert (done.champion.number, done.former) == (two.number, four)
     assert not rollback(to=two.version).changed
@@ -186,26 +189,26 @@ def test_rollback_goes_back_to_a_version_that_is_named(registry: Registry, make_
         rollback(to=two.version)
 
 
-def test_rollback_refuses_damaged_files(registry: Registry, make_package: MakePackage) -> None:
-    one = promote(make_package("one"), never).champion
-    two = promote(make_package("two"), agree).champion
+@after(2)
+def test_rollback_refuses_damaged_files(registry: Registry) -> None:
+    two, one = registry.versions()
     (registry.folder(one) / "model.onnx").write_text("onE")
     with refuses("package.changed_file", "model.onnx"):
         rollback()
     assert registry.champion() == two
 
 
+@after(1)
 def test_lost_files_of_the_champion_are_told_and_mended_by_promoting_again(
     registry: Registry, make_package: MakePackage
 ) -> None:
-    package = make_package("one")
-    lost = promote(package, never).champion
+    (lost,) = registry.versions()
     shutil.rmtree(registry.folder(lost))
     with refuses("registry.files_missing"):
         resolve_model("champion")
     with refuses("registry.files_missing"):
         promote(make_package("two"), agree)
-    promote(package, never)
+    promote(Path("package_one"), never)
     assert read_words(resolve_model("champion")) == "one"
 
 
@@ -222,14 +225,11 @@ def test_the_champion_is_that_of_the_project_here(registry: Registry, make_packa
     assert "its name is plumbline, under which it is registered; this project's is rome" in ended.err
 
 
-def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(
-    registry: Registry, make_package: MakePackage
-) -> None:
-    old, new = make_package("old"), make_package("new")
-    for package in (old, new):
-        promote(package, agree)
+@after(2)
+def test_a_machine_on_an_old_commit_does_not_bring_an_old_champion_back(registry: Registry) -> None:
+    old = Path("package_one")
     with refuses("package.former_champion", old, error=GateRefused):
         promote(old, agree)
-    assert read_words(resolve_model("champion")) == "new"
+    assert read_words(resolve_model("champion")) == "two"
     assert promote(old, agree, allow_former=True).changed
     assert not promote(old, agree).changed

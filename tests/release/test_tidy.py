@@ -27,14 +27,11 @@ from plumbline.release.server import Server
 from plumbline.release.tidy import plan_tidy, tidy
 from plumbline.release.versions import TRAINING, Records, Registered, former_champions
 from tests.refusals import refuses
-from tests.release.conftest import MakePackage
+from tests.release.conftest import MakePackage, after
+from tests.release.test_promotion import agree
 from tests.words import read_words
 
 FEW = Tidy(former_champions=2, packages=1, runs=1, days=1)
-
-
-def agree(_candidate: Path, _champion: Path) -> None:
-    """Nothing against the candidate."""
 
 
 def model() -> str:
@@ -49,9 +46,8 @@ def runs(view: int = ViewType.ALL) -> list:
     return list(client.search_runs([client.get_experiment_by_name("release").experiment_id], run_view_type=view))
 
 
-def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry, make_package: MakePackage) -> None:
-    for words in ("one", "two", "three", "four", "five"):
-        promote(make_package(words), agree)
+@after(5)
+def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry) -> None:
     before = {path.name for path in Path("mlartifacts").iterdir()}
     dry = tidy(FEW.model_copy(update={"packages": 0}), registry, dry_run=True)
     assert len(registry.versions()) == 5
@@ -69,10 +65,9 @@ def test_what_goes_is_gone_with_its_files_and_roll_backs_work(registry: Registry
     assert tidy(FEW, registry).packages[0].number == 4  # rolled back, and one older than the newest
 
 
-def test_a_former_champion_that_stays_is_refused_after_tidying(registry: Registry, make_package: MakePackage) -> None:
+@after(4)
+def test_a_former_champion_that_stays_is_refused_after_tidying(registry: Registry) -> None:
     """However many roll-backs are kept: it is in the registry as one of the newest, and no run brings it back."""
-    for words in ("one", "two", "three", "four"):
-        promote(make_package(words), agree)
     tidy(Tidy(former_champions=1, packages=5), registry)
     assert [item.state for item in registry.versions()] == ["champion", "former", "former", "former"]
     with refuses("package.former_champion", error=GateRefused):
@@ -115,12 +110,11 @@ def test_a_plan_spares_champion_aliases_roll_back_targets_and_the_newest(
     assert max(gone, default=0) < min(others, default=41)
 
 
+@after(3)
 def test_a_version_that_became_the_champion_on_another_machine_keeps_its_files(
-    registry: Registry, make_package: MakePackage, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a server nothing locks the others out."""
-    for words in ("one", "two", "three"):
-        promote(make_package(words), agree)
     monkeypatch.setattr(Server, "locks", property(lambda _server: False))
     monkeypatch.setattr("plumbline.release.tidy.DAY_MS", 0)
     withdraw = Registry.withdraw
@@ -139,34 +133,23 @@ def sorted_by_number(versions: Sequence[Registered]) -> list[Registered]:
     return sorted(versions, key=lambda item: item.number)
 
 
-def test_whatever_has_an_alias_stays(registry: Registry, make_package: MakePackage) -> None:
+@after(4)
+def test_what_has_an_alias_or_another_name_stays_and_a_cut_registration_goes(
+    registry: Registry, make_package: MakePackage
+) -> None:
     challenger = challenge(make_package("challenger"), registry)
-    for words in ("one", "two", "three", "four"):
-        promote(make_package(words), agree)
     client = registry.server.client
-    client.set_registered_model_alias(registry.name, "audited", "2")
-    tidy(Tidy(former_champions=1, packages=0), registry)
-    assert {item.number for item in registry.versions()} == {challenger.number, 2, 4, 5}
-    assert registry.challenger() == challenger
-
-
-def test_a_model_of_another_name_keeps_its_files(registry: Registry, make_package: MakePackage) -> None:
-    promote(make_package("one"), agree)
+    client.set_registered_model_alias(registry.name, "audited", "1")
     other = Registry("another")
-    kept = other.register(make_package("two"), verify_package(Path("package_two")))
-    tidy(Tidy(former_champions=1, packages=0), registry)
-    verify_package(other.folder(kept))
-
-
-def test_a_registration_that_was_cut_leaves_nothing_for_long(registry: Registry, make_package: MakePackage) -> None:
-    promote(make_package("one"), agree)
-    client = registry.server.client
-    experiment = client.get_experiment_by_name("release").experiment_id
-    lost = client.create_run(experiment, tags={"package_version": "0" * 12})
-    client.log_artifacts(lost.info.run_id, str(make_package("lost")), "package")
-    tidy(FEW, registry)
-    assert len(runs()) == len(list(Path("mlartifacts").iterdir())) == 1
-    assert model() == "one"
+    entry = other.register(make_package("other"), verify_package(Path("package_other")))
+    cut = client.create_run(client.get_experiment_by_name("release").experiment_id, tags={"package_version": "0" * 12})
+    client.log_artifacts(cut.info.run_id, str(make_package("cut")), "package")
+    tidy(FEW.model_copy(update={"former_champions": 1, "packages": 0}), registry)
+    assert {item.number for item in registry.versions()} == {challenger.number, 1, 3, 4}
+    assert registry.challenger() == challenger
+    verify_package(other.folder(entry))
+    assert len(runs()) == len(list(Path("mlartifacts").iterdir())) == 5
+    assert model() == "four"
 
 
 def test_old_records_of_training_go_and_those_at_work_stay(registry: Registry, tmp_path: Path) -> None:
@@ -212,12 +195,11 @@ def test_the_records_of_training_are_those_that_train_writes(tmp_path: Path, reg
     assert not list((tmp_path / ".plumbline/mlruns").iterdir())
 
 
+@after(3)
 def test_the_command_says_what_would_go(
-    registry: Registry, make_package: MakePackage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    registry: Registry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "propagate", True)
-    for words in ("one", "two", "three"):
-        promote(make_package(words), agree)
     root = Path(__file__).parents[2]
     content = (root / "params.yaml").read_text()
     content = content.replace("former_champions: 5", "former_champions: 1").replace("packages: 5", "packages: 0")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock, call
+from uuid import uuid4
 
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -44,6 +48,30 @@ def pause(client: SyncPrefectClient, name: str, time: str) -> None:
             client.update_deployment_schedule(found.id, one.id, active=False)
 
 
+def times(*active: bool) -> list[Any]:
+    """Schedules at night and at noon, of which these are active."""
+    crons = [CronSchedule(cron=cron) for cron in (NIGHT, NOON)]
+    return [SimpleNamespace(id=uuid4(), schedule=cron, active=on) for cron, on in zip(crons, active, strict=False)]
+
+
+def test_what_was_paused_is_paused_again() -> None:
+    deployments = [
+        SimpleNamespace(id=uuid4(), name=name, schedules=times(*active))
+        for name, active in {"one": (False, True), "all": (False, False), "none": (True, True)}.items()
+    ]
+    automations = [SimpleNamespace(id=uuid4(), name=name, enabled=name == "on") for name in ("off", "on")]
+    client = Mock(**{"read_deployments.return_value": deployments, "read_automations.return_value": automations})
+    before = read_paused(client)
+    one, whole, _ = deployments
+    one.schedules, whole.schedules = times(True, True), [times(True)[0]]  # made anew
+    whole.schedules[0].schedule = CronSchedule(cron="5 5 * * *")
+    assert pause_again(client, before) == ["all", "off", "one"]
+    paused = [call(item.id, item.schedules[0].id, active=False) for item in (one, whole)]
+    assert client.update_deployment_schedule.mock_calls == paused
+    client.pause_automation.assert_called_once_with(automations[0].id)
+
+
+@pytest.mark.slow
 def test_paused_schedules_are_paused_again_and_the_others_go_on(client: SyncPrefectClient) -> None:
     for name in ("one", "all", "none"):
         deploy(client, name, NIGHT, NOON)
@@ -62,6 +90,7 @@ def test_paused_schedules_are_paused_again_and_the_others_go_on(client: SyncPref
     assert active(client, "all") == {"5 5 * * *": False}
 
 
+@pytest.mark.slow
 def test_a_paused_automation_is_paused_again_where_it_is_made_anew(client: SyncPrefectClient) -> None:
     create_automations(client)
     silent, begun = (client.read_automations_by_name(f"plumbline-{name}")[0] for name in ("silent", "not-begun"))
@@ -75,6 +104,7 @@ def test_a_paused_automation_is_paused_again_where_it_is_made_anew(client: SyncP
     assert (states["plumbline-silent"], states["plumbline-not-begun"]) == (False, True)
 
 
+@pytest.mark.slow
 def test_a_paused_pool_stays_paused_and_its_limit_is_brought_up_to_date(client: SyncPrefectClient) -> None:
     create_pools(client, [Pool(name="rests", limit=2), Pool(name="works", limit=1)])
     client.update_work_pool("rests", WorkPoolUpdate(is_paused=True))

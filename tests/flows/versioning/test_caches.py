@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,9 @@ import pytest
 from flows import tidy
 from flows.versioning.stage_runner import StageFailedError, reproduce
 from plumbline.params import Tidy
-from tests.flows.conftest import Project
+from tests.flows.conftest import Project, dvc
 
+pytestmark = pytest.mark.usefixtures("inside")
 OWN_OBJECTS = 2
 """Number of objects of a result that no other one shares: its list of files, and the file that differs."""
 
@@ -46,7 +46,7 @@ def test_here_added_data_of_any_commit_stays(project: Project) -> None:
     Path("data/raw").mkdir(parents=True)
     for content in ("old", "new", "in no commit"):
         Path("data/raw/points.csv").write_text(content)
-        subprocess.run([sys.executable, "-m", "dvc", "add", "--quiet", "data/raw/points.csv"], check=True)
+        dvc("add", "--quiet", "data/raw/points.csv")
         if content != "in no commit":
             project.commit(content)
     subprocess.run(["git", "checkout", "--quiet", "."], check=True)
@@ -56,7 +56,7 @@ def test_here_added_data_of_any_commit_stays(project: Project) -> None:
 
 def test_a_shared_cache_is_left_alone(project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
     shared = tmp_path_factory.mktemp("shared")
-    subprocess.run([sys.executable, "-m", "dvc", "cache", "dir", "--local", str(shared)], check=True)
+    dvc("cache", "dir", "--local", str(shared))
     (shared / "files/md5/aa").mkdir(parents=True)
     (shared / "files/md5/aa" / ("b" * 30)).touch()
     assert tidied(project, 1, here=True) == "0 objects of DVC"

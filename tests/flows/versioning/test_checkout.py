@@ -72,6 +72,7 @@ def test_who_keeps_the_checkout_lets_in_its_own_and_nobody_else() -> None:
         pass
 
 
+@pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_the_list_of_a_dead_dvc_blocks_nothing(project: Project, is_whole: bool) -> None:
     """Its process number went to another process, or the list was cut short."""

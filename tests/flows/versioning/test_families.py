@@ -13,6 +13,8 @@ from flows.versioning.families import DIAGNOSIS, REGISTRY, RESTORATION, inside
 from flows.versioning.stage_runner import STAGES, StageFailedError, reproduce, stale
 from tests.flows.conftest import Project, add_restoration
 
+pytestmark = pytest.mark.usefixtures("inside")
+
 
 @pytest.fixture
 def both(project: Project) -> Project:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -73,13 +72,13 @@ def machines(
     """A project, and two clones of it with a remote that both reach, and each a cache of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SHELL", raising=False)
-    (tmp_path / "project").mkdir()
     project = make_project(tmp_path / "project")
     if request.param == "s3":
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
         where = f"url = s3://plumbline/{tmp_path.name}\n    endpointurl = {request.getfixturevalue('bucket')}"
     else:
+        request.getfixturevalue("inside")
         (tmp_path / "remote").mkdir()
         where = f"url = {tmp_path / 'remote'}"
     config = f"['remote \"local\"']\n    {where}\n"
@@ -125,6 +124,7 @@ def test_a_stage_goes_on_elsewhere_with_what_another_made(machines: tuple[Projec
         reproduce("train", str, pull=True, only=("train",))
 
 
+@pytest.mark.slow
 def test_a_lock_whose_results_nobody_has_is_passed_over(
     machines: tuple[Project, Machine, Machine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,9 +184,9 @@ def test_a_folder_that_goes_away_during_a_push_is_not_taken_for_another(
     one.stand()
     reproduce("simulate", str)
     # Stands in for DVC, and moves the store when it is asked to push.
-    monkeypatch.setattr(remote, "_watch", lambda *_: threading.Event())
-    monkeypatch.setattr("dvc.cli.main", lambda _: (store.rename(away) and store.mkdir()) or 0)
-    assert remote.main(["dvc", "push", "--run-cache", "simulate"]) == UNREACHABLE
+    with monkeypatch.context() as patch:
+        patch.setattr("dvc.cli.main", lambda _: (store.rename(away) and store.mkdir()) or 0)
+        assert remote.main(["dvc", "push", "--run-cache", "simulate"]) == UNREACHABLE
     two.stand()
     with pytest.raises(NotRestoredError, match="result of simulate is not in DVC's remote"):
         reproduce("simulate", str, pull=True, only=())
@@ -214,31 +214,34 @@ def test_a_push_to_a_store_that_falls_silent_is_ended() -> None:
     assert "s3://bucket/files does not answer: silent for" in done.stdout
 
 
+def refuse(*_: object) -> None:
+    raise OSError("[Errno 5] no access") from PermissionError("Forbidden")
+
+
+@pytest.mark.parametrize("store", ["stand-in", pytest.param("s3", marks=pytest.mark.slow)])
 def test_refused_credentials_are_bad_input_and_not_tried_again(
-    bucket: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: str, project: Project, inside: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    address = f"url = s3://plumbline/none\n    endpointurl = {bucket}"
-    Path(".dvc/config.local").write_text(f"['remote \"local\"']\n    {address}\n")
+    if store == "s3":
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+            monkeypatch.setenv(name, "/nowhere/none")
+        address = f"url = s3://plumbline/none\n    endpointurl = {request.getfixturevalue('bucket')}"
+        Path(".dvc/config.local").write_text(f"['remote \"local\"']\n    {address}\n")
+    else:
+        monkeypatch.setattr(remote, "_probe", refuse)
     with pytest.raises(StageFailedError, match="refuses the credentials") as caught:
         remote.check(str)
     assert caught.value.exit_code == 2
     assert not isinstance(caught.value, UnreachableError)
 
 
+@pytest.mark.usefixtures("inside")
 def test_a_machine_without_a_remote_says_so(project: Project) -> None:
     Path(".dvc/config").write_text("[core]\n    analytics = false\n")
     with pytest.raises(StageFailedError, match="no remote specified") as caught:
         remote.check(str)
     assert caught.value.exit_code == 2
     assert not isinstance(caught.value, UnreachableError)
-
-
-def test_a_stage_that_takes_too_long_is_ended(project: Project) -> None:
-    project.behave(simulate={"sleep": 3600})
-    with pytest.raises(StageFailedError, match="simulate: not finished after 5 s, and ended"):
-        reproduce("simulate", str, limit_s=5)

@@ -9,16 +9,20 @@ from pathlib import Path
 
 import pytest
 
+from flows.versioning import process
 from flows.versioning.stage_runner import StageFailedError, _failure, promote, reproduce, stale
 from tests.flows.conftest import STAGES, Project, stage_process
 from tests.waiting import until_gone
 
+INSIDE = pytest.mark.usefixtures("inside")
 
-def test_a_stage_runs_once_and_is_restored_from_the_cache(project: Project) -> None:
+
+def test_a_stage_runs_once_and_is_restored_from_the_cache(project: Project, request: pytest.FixtureRequest) -> None:
     heard: list[str] = []
     assert reproduce("simulate", heard.append) == "ran"
     assert {"simulate says hello", "simulate says why"} <= set(heard)
     assert not any("git add" in line or "lock file" in line for line in heard)
+    request.getfixturevalue("inside")  # the first ran in a process of its own, as in a flow
     assert reproduce("simulate", heard.append) == "unchanged"
     project.behave(simulate={"other": 1})
     assert reproduce("simulate", heard.append) == "ran"
@@ -26,6 +30,7 @@ def test_a_stage_runs_once_and_is_restored_from_the_cache(project: Project) -> N
     assert reproduce("simulate", heard.append) == "restored"
 
 
+@INSIDE
 def test_what_is_stale_is_known_beforehand(project: Project) -> None:
     assert stale() == set(STAGES)
     reproduce("simulate", str)
@@ -36,6 +41,7 @@ def test_what_is_stale_is_known_beforehand(project: Project) -> None:
     assert stale() == set(STAGES)
 
 
+@INSIDE
 @pytest.mark.parametrize(("exits", "code"), [(1, 1), (2, 2), (3, 3), (7, 1)])
 def test_the_exit_status_of_a_stage_comes_through(project: Project, exits: int, code: int) -> None:
     project.behave(simulate={"exit": exits})
@@ -44,6 +50,7 @@ def test_the_exit_status_of_a_stage_comes_through(project: Project, exits: int, 
     assert caught.value.exit_code == code
 
 
+@INSIDE
 def test_a_refusal_names_the_rules_that_failed(project: Project) -> None:
     project.behave(gate={"fail_gate": True}, approve={"exit": 3})
     Path("data/validate").mkdir(parents=True)
@@ -54,6 +61,7 @@ def test_a_refusal_names_the_rules_that_failed(project: Project) -> None:
     assert caught.value.exit_code == 3
 
 
+@INSIDE
 def test_dvc_without_its_file_is_no_success(project: Project) -> None:
     Path("dvc.yaml").unlink()
     with pytest.raises(StageFailedError, match=r"dvc\.yaml") as caught:
@@ -61,13 +69,13 @@ def test_dvc_without_its_file_is_no_success(project: Project) -> None:
     assert caught.value.exit_code == 1
 
 
-@pytest.mark.parametrize(("refused", "code"), [(2, 2), (3, 3)])
-def test_a_release_that_is_refused(project: Project, refused: int, code: int) -> None:
-    reproduce("simulate", str)
-    project.behave(release={"exit": refused})
-    with pytest.raises(StageFailedError, match="release") as caught:
-        promote(str)
-    assert caught.value.exit_code == code
+@INSIDE
+def test_a_release_that_is_refused(project: Project) -> None:
+    for code in (2, 3):
+        project.behave(release={"exit": code})
+        with pytest.raises(StageFailedError, match="release") as caught:
+            promote(str)
+        assert caught.value.exit_code == code
 
 
 @pytest.mark.parametrize("before", ["", "epoch 3 of", "epoch 3 of 9\n"])
@@ -80,8 +88,18 @@ def test_how_a_stage_ended_is_read_behind_a_line_that_it_did_not_end(before: str
     assert (str(failed), failed.exit_code) == (f"train: {said}", 2)
 
 
-@pytest.mark.parametrize("victim", ["stage", "dvc"])
-def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -> None:
+def test_a_stage_that_takes_too_long_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(*_: object, limit_s: float, **__: object) -> int:
+        raise process.TookTooLongError(f"not finished after {limit_s} s, and ended")
+
+    monkeypatch.setattr(process, "run", run)
+    with pytest.raises(StageFailedError, match="simulate: not finished after 5 s, and ended") as caught:
+        reproduce("simulate", str, limit_s=5)
+    assert caught.value.exit_code == 1
+
+
+@pytest.mark.parametrize("victim", ["stage", pytest.param("dvc", marks=pytest.mark.slow)])
+def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str, request: pytest.FixtureRequest) -> None:
     project.behave(simulate={"sleep": 3600})
     failure: list[StageFailedError] = []
 
@@ -99,5 +117,6 @@ def test_a_killed_stage_fails_and_can_run_again(project: Project, victim: str) -
     worker.join()
     assert "killed by signal 9" in str(failure[0])
     until_gone(stage)
+    request.getfixturevalue("inside")
     project.behave()
     assert reproduce("simulate", str) == "ran"
