@@ -9,6 +9,7 @@ import shapely
 from benchmarks.cases.city import NOBODY, Subject, build_city
 from benchmarks.cases.surfaces import Surface
 
+pytestmark = pytest.mark.slow
 SINKING = Surface(shapely.box(-10, -5, 10, 5), 9.0, lambda x, y: -80.0 + 0 * x)
 
 

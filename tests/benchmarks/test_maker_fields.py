@@ -12,6 +12,7 @@ from benchmarks.makers.fields.settings import SIDE_M
 from benchmarks.makers.fields.subsidence import Basin, PressureSource, Sinkhole, Trough, largest_settlement
 from plumbline.sources.city.in_memory import read_tracks
 
+pytestmark = pytest.mark.slow
 MIDDLE = np.full(2, SIDE_M / 2)
 
 

@@ -18,6 +18,7 @@ from plumbline.sources.city.files import find_files
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.points.read import read_points
 
+pytestmark = pytest.mark.slow
 BUILDINGS, SEED = 40, 5
 
 

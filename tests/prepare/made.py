@@ -7,6 +7,7 @@ from typing import Any
 import geopandas
 import numpy as np
 import shapely
+from hypothesis import settings
 from shapely import affinity
 
 from plumbline.params import Prepare
@@ -17,6 +18,8 @@ ORIGIN = (4_321_000.0, 3_210_000.0)
 ASCENDING, DESCENDING = (-0.55, -0.12, 0.826), (0.60, -0.11, 0.792)
 EPOCHS = np.datetime64("2020-01-01") + 12 * np.arange(60)
 PARAMS = Prepare()
+FEWER = settings(max_examples=settings().max_examples // 3)
+"""Of a test each of whose examples is dear."""
 
 
 def los_of(*vectors: tuple[float, float, float]) -> np.ndarray[Any, Any]:

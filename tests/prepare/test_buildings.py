@@ -209,7 +209,7 @@ def test_a_tilt_changes_the_tilt_and_makes_the_rest_less_sure():
     assert np.median(after.slope[:, error] / before.slope[:, error]) > 1.1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_building_does_not_depend_on_the_others(seed):
     tracks, buildings = make_scene(seed=seed)
     # A track over some of the buildings only: its column must not matter to the rest.
@@ -233,7 +233,7 @@ def test_the_order_of_points_tracks_and_buildings_does_not_matter():
     same(mixed, everything, index_one=[place[name] for name in everything.sequences.building_id])
 
 
-@pytest.mark.parametrize("count", [9, 16, 17, 40, 100])
+@pytest.mark.parametrize("count", [9, 17, 100])
 def test_a_long_sequence_is_thinned_evenly(count):
     tracks, buildings = one_building(count=count)
     params = Prepare(max_points=8)
@@ -318,13 +318,12 @@ def test_one_epoch_and_another_crs_are_refused():
         prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch, threads):
+def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch):
     tracks, buildings = make_scene(seed=4)
     whole = prepare_buildings(tracks, buildings, PARAMS)
     monkeypatch.setattr(blocks, "BLOCK", 30)
     monkeypatch.setattr(owners, "SERIES_BLOCK", 7)
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert len(blocks._bounds(whole.owners, len(buildings))) > 4
     cut = prepare_buildings(tracks, buildings, PARAMS)
     same(cut, whole, atol=1e-5)

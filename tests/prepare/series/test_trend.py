@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from plumbline.prepare.series import trend
 from plumbline.prepare.series.temporal_basis import curves
 from plumbline.prepare.series.trend import Trend, estimate_trend
+from tests.prepare.made import FEWER
 
 YEARS = 2.5
 WHEN = np.linspace(0, 1, 76)
@@ -87,6 +88,7 @@ def test_few_values_say_little_and_nothing_is_infinite():
     assert inside.mean() > 0.9
 
 
+@FEWER
 @given(st.integers(0, 1000), st.integers(1, 40), st.lists(st.integers(1, 7), min_size=2, max_size=8))
 def test_a_building_depends_on_itself_alone_wherever_the_chunks_are_cut(seed, chunk, sizes):
     rng = np.random.default_rng(seed)

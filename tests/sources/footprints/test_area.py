@@ -19,7 +19,7 @@ from plumbline.sources.footprints.area import MARGIN_M, Area, GroundCentres, gro
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, osm_xml, save
-from tests.sources.make import EAST, NORTH, squares
+from tests.sources.make import EAST, FEWER, NORTH, squares
 
 HERE = Area.around(np.array([[EAST, NORTH]]), CRS)
 
@@ -101,6 +101,7 @@ def test_across_the_180th_meridian_there_is_no_one_box():
     assert Area.around(np.array([edge]), "EPSG:32601").bounds_in(pyproj.CRS("EPSG:4326")) is None
 
 
+@FEWER
 @given(
     east=st.floats(4_000_000, 4_900_000),
     north=st.floats(2_000_000, 3_500_000),

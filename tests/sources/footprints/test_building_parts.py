@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.refusals import warned
 from tests.sources.footprints.test_cases import BASE, CASES, CRS
+from tests.sources.make import FEWER
 
 FOLDER = CASES / "building-parts"
 OUTLINE = shapely.box(4520000, 2090000, 4520020, 2090010)
@@ -81,6 +82,7 @@ def test_parts_of_no_outline_are_buildings(tmp_path):
     assert len(read(tmp_path, HALVES, type=["building_part"] * 2)) == 2
 
 
+@FEWER
 @given(st.floats(0.05, 0.95), st.floats(0, 0.9))
 def test_a_small_one_inside_takes_few_points_and_is_not_worth_a_warning(tmp_path_factory, share, away):
     """A shed in the outline of a house, or in its courtyard."""

@@ -16,7 +16,7 @@ from plumbline.sources.footprints.buildings import buildings_table, load_buildin
 from tests.sources.footprints.drawn import CRS, SQUARE, save
 from tests.sources.footprints.test_city_models import city_gml, city_json
 from tests.sources.footprints.test_selection import PBF
-from tests.sources.make import squares, unless_refused
+from tests.sources.make import FEWER, squares, unless_refused
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -84,6 +84,7 @@ def check(path: Path) -> None:
     assert again.geometry.geom_equals(read.geometry).all()
 
 
+@FEWER
 @given(
     features=st.lists(
         st.builds(lambda shape, held: {"type": "Feature", "properties": held, "geometry": shape}, geometry, properties),
@@ -134,6 +135,7 @@ def whole_file(folder: Path, suffix: str) -> Path:
     return save(buildings if suffix in ("parquet", "zip") else buildings.to_crs("EPSG:4326"), path)
 
 
+@FEWER
 @given(
     start=st.floats(0, 1, exclude_max=True),
     length=st.integers(0, 40),

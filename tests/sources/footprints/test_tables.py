@@ -15,7 +15,7 @@ from plumbline.params import Footprints
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.refusals import refuses, warned, warning_keys
 from tests.sources.footprints.drawn import CRS, assert_same_ground, in_degrees, save
-from tests.sources.make import squares
+from tests.sources.make import FEWER, squares
 
 DEGREES = {"*": Footprints(crs="EPSG:4326")}
 
@@ -142,6 +142,7 @@ def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path):
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12)
 
 
+@FEWER
 @given(names=st.lists(NAMES | st.sampled_from(["007", "1e3"]), min_size=3, max_size=3))
 def test_texts_and_numbers_beside_the_outlines_stay_as_they_are(tmp_path, names):
     path = tmp_path / "f.csv"
