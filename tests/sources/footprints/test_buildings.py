@@ -345,17 +345,17 @@ def test_a_zip_that_is_not_safe_or_has_no_footprints_is_refused(tmp_path, member
         read_buildings(zipped(tmp_path / "f.zip", members), CRS)
 
 
-PACKED = {
-    "cut": (lambda text: gzip.compress(text)[:-9], "archive.damaged"),
-    "far larger": (lambda text: gzip.compress(b" " * 50_000_000), "archive.too_large"),
-    "crs": (lambda text: gzip.compress(text.replace(b"CRS84", b"moon")), "geojson.unknown_crs"),
-}
-
-
-@pytest.mark.parametrize(("pack", "key"), PACKED.values(), ids=PACKED)
-def test_a_gzip_that_is_not_whole_or_not_safe_is_refused(tmp_path, pack, key):
-    plain = save(in_degrees(), tmp_path / "f.geojson").read_bytes()
-    (tmp_path / "o p.geojson.gz").write_bytes(pack(plain))
+@pytest.mark.parametrize(
+    ("packed", "key"),
+    [
+        (gzip.compress(MOON.encode())[:-9], "archive.damaged"),
+        (gzip.compress(b" " * 50_000_000), "archive.too_large"),
+        (gzip.compress(MOON.encode()), "geojson.unknown_crs"),
+    ],
+    ids=["cut", "far larger", "crs"],
+)
+def test_a_gzip_that_is_not_whole_or_not_safe_is_refused(tmp_path, packed, key):
+    (tmp_path / "o p.geojson.gz").write_bytes(packed)
     with refuses(key, "o p.geojson.gz"):
         read_buildings(tmp_path / "o p.geojson.gz", CRS)
 
@@ -405,19 +405,9 @@ def test_what_was_found_and_done_is_counted_and_warned_of(tmp_path, caplog):
     pair = shapely.MultiPolygon([shapely.box(x + 50, y, x + 60, y + 9), shapely.box(x + 70, y, x + 80, y + 9)])
     drawn = geopandas.GeoDataFrame({"building_id": ["s", None, "p", "p"]}, geometry=[spike, ring, pair, pair], crs=CRS)
     read = read_buildings(save(drawn, tmp_path / "f.gpkg"), CRS)
-    assert read.attrs == {
-        "source_crs": "EPSG:3035",
-        "repaired": ["s"],
-        "left_out": [],
-        "assigned_ids": 1,
-        "duplicates_dropped": 1,
-        "drawn_twice": 0,
-        "covered": 0,
-        "overlapping": 0,
-        "heights_unknown": 0,
-        "multipart": 1,
-        "with_holes": 1,
-    }
+    one, none = ("assigned_ids", "duplicates_dropped", "multipart", "with_holes"), ("drawn_twice", "covered")
+    counts = dict.fromkeys(one, 1) | dict.fromkeys((*none, "overlapping", "heights_unknown"), 0)
+    assert read.attrs == {"source_crs": "EPSG:3035", "repaired": ["s"], "left_out": [], **counts}
     assert read["building_id"].tolist() == ["s", "B0000002", "p"]
     assert read.index.tolist() == [0, 1, 2]
     np.testing.assert_allclose(read.area, [81, 375, 180], atol=1e-6)

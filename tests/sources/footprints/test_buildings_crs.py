@@ -17,7 +17,7 @@ from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings, reprojected
 from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, SQUARE, assert_same_ground, geojson, in_degrees, polygon, save
-from tests.sources.make import EAST, NORTH, squares, unless_refused, zipped
+from tests.sources.make import squares, unless_refused, zipped
 
 
 def named(name):
@@ -79,12 +79,6 @@ def test_a_gml_has_the_latitude_first_where_its_crs_says_so(tmp_path):
     in_degrees().to_file(tmp_path / "f.gml", driver="GML")
     assert float((tmp_path / "f.gml").read_text().partition("<gml:posList>")[2].split()[0]) > 30  # the latitude
     assert_same_ground(read_buildings(tmp_path / "f.gml", CRS), squares())
-
-
-@pytest.mark.parametrize("name", ["f.gpkg", "f.parquet", "f.geojson"])
-def test_a_projection_with_the_northing_first_is_written_easting_first(tmp_path, name):
-    west, south = read_buildings(save(squares(), tmp_path / name), CRS).total_bounds[:2]
-    assert (west, south) == (pytest.approx(EAST - 4), pytest.approx(NORTH - 4))
 
 
 UNKNOWN = [named("EPSG:999999"), named("moon"), named(""), named(None), "EPSG:3035", 3035, [], {"type": "name"}]

@@ -39,18 +39,9 @@ geometry = st.one_of(
     st.lists(polygon, max_size=3).map(lambda parts: {"type": "MultiPolygon", "coordinates": parts}),
     place.map(lambda at: {"type": "Point", "coordinates": at}),
     open_ring.map(lambda line: {"type": "LineString", "coordinates": line}),
-    st.sampled_from(
-        [
-            None,
-            {},
-            5,
-            "POLYGON EMPTY",
-            {"type": "Polygon"},
-            {"type": "Circle", "coordinates": [0, 0]},
-            {"type": "GeometryCollection", "geometries": []},
-            {"type": "Polygon", "coordinates": None},
-        ]
-    ),
+    st.sampled_from([None, {}, 5, "POLYGON EMPTY", {"type": "Polygon"}, {"type": "Polygon", "coordinates": None}]),
+    st.just({"type": "Circle", "coordinates": [0, 0]}),
+    st.just({"type": "GeometryCollection", "geometries": []}),
 )
 identifier = st.sampled_from(["a", "b", "c", "", " ", None, 1, 1.5, 2**70, True, [1], {"a": 1}, "ü\x00", "\ud83d"])
 value = st.one_of(identifier, odd_number)

@@ -128,13 +128,7 @@ def test_certain_is_what_goes_round_every_place_once_at_most_and_in_one_sense(co
         assert repaired.symmetric_difference(ground).area < 0.1
 
 
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    spikes=st.integers(1, 3),
-    repeats=st.integers(0, 3),
-    turn=st.floats(0, 6.28),
-    backwards=st.booleans(),
-)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 3), st.floats(0, 6.28), st.booleans())
 def test_spikes_and_repeated_corners_never_change_the_ground(seed, spikes, repeats, turn, backwards):
     rng = np.random.default_rng(seed)
     angle = np.sort(rng.uniform(0, 2 * np.pi, 9)) + turn

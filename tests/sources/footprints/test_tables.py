@@ -107,11 +107,8 @@ def test_a_crs_of_geoarrow_counts_and_another_that_is_stated_does_not(tmp_path, 
 
 def test_of_a_parquet_with_centres_too_the_polygons_are_read(tmp_path):
     frame = in_degrees()
-    columns = {
-        "building_id": frame["building_id"].to_list(),
-        "centre": shapely.to_wkb(shapely.centroid(frame.geometry.to_numpy())),
-        "form": shapely.to_wkb(frame.geometry),
-    }
+    centre = shapely.to_wkb(shapely.centroid(frame.geometry.to_numpy()))
+    columns = {"building_id": frame["building_id"].to_list(), "centre": centre, "form": shapely.to_wkb(frame.geometry)}
     pq.write_table(pa.table(columns), tmp_path / "f.parquet")
     assert_same_ground(read_buildings(tmp_path / "f.parquet", CRS, stated=DEGREES))
 
