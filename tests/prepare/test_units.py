@@ -8,23 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from plumbline.params import Ingest, Prepare, Simulate
+from plumbline.params import Ingest
 from plumbline.prepare.stage import prepare
-from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.points.read import read_points
+from tests.prepare.made import SMALL, simulate_small
+from tests.prepare.split.test_same_ground import DESCRIBED
 from tests.refusals import refuses
 
-PARAMS = Prepare(block_m=40, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
-COLUMNS = {
-    "point_id": "id",
-    "easting": "e",
-    "northing": "n",
-    "height": "h",
-    "los_east": "le",
-    "los_north": "ln",
-    "los_up": "lu",
-}
 MOTION = ("speed", "noise_low", "noise_high")
 
 
@@ -37,11 +28,10 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def cities(tmp_path_factory):
     """A city, each track as a table of columns in mm and in m."""
     root = tmp_path_factory.mktemp("units")
-    about = {"cities": {"c": {"band": "C", "buildings": 50, "seed": 1}}, "years": 1.5, "damaged": 0.1}
-    simulate(Simulate.model_validate(about | {"showcase": {"band": "C", "buildings": 4, "seed": 3}}), root / "made")
+    (city,) = simulate_small(root / "made", 50, years=1.5, damaged=0.1)
     for unit, factor, digits in (("mm", 1.0, 1), ("m", 1e-3, 4)):
         (root / unit).mkdir()
-        for path in (root / "made" / "cities" / "c").iterdir():
+        for path in city.iterdir():
             if path.suffix == ".csv" and path.name != "labels.csv":
                 write_table(root / unit / path.name, read_points(path), factor, digits)
             else:
@@ -54,7 +44,7 @@ def write_table(path, track, factor, digits):
     days = [f"D{str(day).replace('-', '')}" for day in track.epochs]
     table = pd.DataFrame(
         np.column_stack([track.easting, track.northing, track.height, track.los, values]),
-        columns=["e", "n", "h", "le", "ln", "lu", *days],
+        columns=["x", "y", "h", "le", "ln", "lu", *days],
     )
     table.insert(0, "id", track.point_id)
     table.to_csv(path, index=False)
@@ -62,15 +52,9 @@ def write_table(path, track, factor, digits):
 
 def audited(folder, out, unit):
     """Status and value of the rules on motion, of a city whose displacements are said to be in `unit`."""
-    described = {
-        "columns": COLUMNS,
-        "units": {"displacement": unit},
-        "positive": "towards",
-        "epochs": "D%Y%m%d",
-        "crs": "EPSG:3035",
-    }
+    described = DESCRIBED | {"units": {"displacement": unit}, "crs": "EPSG:3035"}
     ingest([folder], Ingest.model_validate({"products": {"*": described}}), out / "in")
-    prepare(out / "in", PARAMS, out / "out")
+    prepare(out / "in", SMALL, out / "out")
     rules = json.loads((out / "out" / "audit" / "audit.json").read_text())["rules"]
     return {rule["name"]: (rule["status"], rule["value"]) for rule in rules if rule["name"] in MOTION}
 

@@ -33,23 +33,13 @@ class Scene(NamedTuple):
         return separate(*self.given, **of_points)
 
 
-def scene(
-    seed,
-    damage_curve,
-    astray=0.0,
-    noise=0.3,
-    drop=40.0,
-    *,
-    tilt=(1.5, -2.0),
-    count=40,
-    tracks=2,
-    layout=None,
-    wing=False,
-):
+def scene(seed, damage_curve, astray=0.0, noise=0.3, drop=40.0, *, tilt=(1.5, -2.0), count=40, tracks=2, **form):
     """A building that tilts steadily and whose corner drops along a curve, with positions wrong by `astray` m.
 
-    Half of it sinks in place of the corner where it is a `wing`, and what each track shares wanders.
+    `form` may have a `layout` of the scatterers. Half of the building sinks in place of the corner where that is a
+    `wing`, and what each track shares wanders.
     """
+    layout, wing = form.get("layout"), form.get("wing", False)
     rng = np.random.default_rng(seed)
     xy, height, los, track = arrange(rng, count, tracks)
     if layout:

@@ -74,15 +74,8 @@ def test_any_rigid_motion_is_taken_off(
 def test_tilts_are_found_when_two_tracks_see_a_tall_building(seed, tilt_x, tilt_y):
     xy, height, los, track = arrange(np.random.default_rng(seed), 30, 2)
     change = rigid_motion(xy, height, los, -40, (tilt_x, tilt_y), sideways=(3, -4), offset=(20, -35), track=track)
-    found = remove_rigid(
-        xy,
-        height,
-        los,
-        change=change,
-        change_se=np.full_like(change, 1.0),
-        track=track,
-        mask=np.ones(change.shape, bool),
-    )
+    se, mask = np.full_like(change, 1.0), np.ones(change.shape, bool)
+    found = remove_rigid(xy, height, los, change=change, change_se=se, track=track, mask=mask)
     np.testing.assert_allclose(found.tilt[0], (tilt_x, tilt_y), atol=1e-3)
 
 

@@ -14,28 +14,22 @@ from plumbline.prepare.stage import prepare
 from plumbline.prepare.tiles import CENTRE, TILE
 from plumbline.simulate.borrowed.city import write_borrowed
 from plumbline.sources.city.ingest import ingest
+from tests.prepare.made import SPLITS
 from tests.refusals import refuses
 
 CRS = "EPSG:3035"
 SOUTH = "EPSG:32756"
 DATES = np.datetime64("2019-03-01") + np.arange(60) * 12
+ROLES = "point_id easting northing height los_east los_north los_up"
 DESCRIBED = {
-    "columns": {
-        "point_id": "id",
-        "easting": "x",
-        "northing": "y",
-        "height": "h",
-        "los_east": "le",
-        "los_north": "ln",
-        "los_up": "lu",
-    },
+    "columns": dict(zip(ROLES.split(), ["id", "x", "y", "h", "le", "ln", "lu"], strict=True)),
     "units": {"displacement": "mm"},
     "positive": "towards",
     "epochs": "D%Y%m%d",
     "crs": SOUTH,
 }
 BLOCK_M = 60.0
-PARAMS = Prepare(block_m=BLOCK_M, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
+PARAMS = Prepare(block_m=BLOCK_M, split=SPLITS)
 
 
 def town(east: float, north: float) -> np.ndarray:
