@@ -1,7 +1,5 @@
 """The ninth maker: its labels by brute force, its formulas, and what it writes."""
 
-from __future__ import annotations
-
 import geopandas
 import numpy as np
 import pandas as pd

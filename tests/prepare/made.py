@@ -1,7 +1,5 @@
 """Footprints and scatterers made up for these tests, without the simulator."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

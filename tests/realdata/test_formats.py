@@ -1,7 +1,5 @@
 """What the readers must hold of files of other processors than EGMS's L2, and what those are like."""
 
-from __future__ import annotations
-
 import csv
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the audit's rules on motion say of files as users have them, whatever processor made them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

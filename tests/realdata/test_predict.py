@@ -1,7 +1,5 @@
 """The whole way, from files as the European Ground Motion Service hands them out to judgements and a map."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small product files in the real formats, for the tests of the readers."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Splits and a report that pass the audit, for tests to spoil."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

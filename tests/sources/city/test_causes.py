@@ -1,7 +1,5 @@
 """Files of causes."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import geopandas

@@ -1,7 +1,5 @@
 """Which description of `ingest.products` a file gets, by its name and its folders."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
