@@ -11,9 +11,7 @@ from tests.refusals import refuses, warned, warning_keys
     ("longitude", "latitude", "zone"),
     [
         (4.9, 52.3, "EPSG:32631"),
-        (103.7, 32.1, "EPSG:32648"),
         (-58.4, -34.6, "EPSG:32721"),
-        (179.99, 1, "EPSG:32660"),
         (180, 1, "EPSG:32601"),
         (6, 0, "EPSG:32632"),
     ],

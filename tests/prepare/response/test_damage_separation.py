@@ -140,9 +140,8 @@ def test_neither_order_nor_padding_nor_neighbours_matter(seed, more):
     residual, weight = (np.concatenate([padded(s.rigid[i]) for s in (one, other)]) for i in (0, 1))
     rigid = rigid._replace(residual=residual, weight=weight, spread=np.r_[one.rigid.spread, other.rigid.spread])
     error = np.concatenate([padded(one.error), padded(other.error)])
-    courses = Courses(
-        *(np.concatenate([padded(a), padded(b)]) for a, b in zip(one.courses, other.courses, strict=True))
-    )
+    parts = zip(one.courses, other.courses, strict=True)
+    courses = Courses(*(np.concatenate([padded(a), padded(b)]) for a, b in parts))
     found = separate(*both, **of_points, rigid=rigid, error=error, courses=courses)
     for number, alone in enumerate((one.found(), other.found())):
         np.testing.assert_allclose(found.damage[number, :12], alone.damage[0, order[:12]], rtol=1e-5, atol=1e-5)

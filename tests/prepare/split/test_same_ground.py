@@ -51,10 +51,8 @@ def test_cities_on_the_same_ground_are_one_place_in_one_crs():
 def test_cities_that_a_third_one_joins_are_one_place():
     """Two towns apart, and a survey over both: a block of either is a block of the survey."""
     both = np.concatenate([town(0, 0), town(9000, 0)])
-    place, _ = one_ground(
-        {"w": town(0, 0), "e": town(9000, 0), "both": both, "n": town(0, 9000)},
-        dict.fromkeys(("w", "e", "both", "n"), CRS),
-    )
+    centre = {"w": town(0, 0), "e": town(9000, 0), "both": both, "n": town(0, 9000)}
+    place, _ = one_ground(centre, dict.fromkeys(centre, CRS))
     assert place == {"w": "w", "e": "w", "both": "w", "n": "n"}
 
 

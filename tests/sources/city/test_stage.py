@@ -271,8 +271,6 @@ def test_what_a_reader_decided_is_told_to_the_audit(city, tmp_path):
     (city / "ascending.csv").write_text("\n".join([*turned, ""]))
     ingest([city], Ingest(), tmp_path / "out")
     (town,) = open_ingested(tmp_path / "out")
-    assert [track["notes"] for track in town.about["tracks"]] == [
-        ["the epochs do not ascend in the file; they are sorted"],
-        [],
-    ]
+    notes = [track["notes"] for track in town.about["tracks"]]
+    assert notes == [["the epochs do not ascend in the file; they are sorted"], []]
     assert (np.diff(town.tracks()[0].epochs) > np.timedelta64(0, "D")).all()

@@ -75,10 +75,7 @@ OSM = '<?xml version="1.0"?>\n<osm version="0.6" generator="Overpass API"><node 
         (GML.format('numberMatched="unknown" numberReturned="20"', ""), Page(None, 20)),
         (GML.format('numberOfFeatures="20"', ""), Page(None, 20)),  # WFS 1.1 counts what it gives
         (GML.format('numberReturned="20"', "<wfs:truncatedResponse/>"), Page(None, 20, fault="truncatedResponse")),
-        (
-            OSM.format("runtime error: Query timed out"),
-            Page(fault="runtime error: Query timed out "),
-        ),
+        (OSM.format("runtime error: Query timed out"), Page(fault="runtime error: Query timed out ")),
         (OSM.format("from the extract of Monday"), Page()),
     ],
 )

@@ -154,9 +154,8 @@ def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
 def test_a_language_that_the_table_states_counts_unless_the_texts_are_utf_8(
     given, caplog, names, encoding, language, word
 ):
-    assert (
-        read_buildings(given(silent(names, encoding, language)), CRS, id_column="NAME")["building_id"].tolist() == names
-    )
+    read = read_buildings(given(silent(names, encoding, language)), CRS, id_column="NAME")
+    assert read["building_id"].tolist() == names
     assert bool(warned(caplog, "shapefile.wrong_code_page", word or "")) == (word is not None)
 
 

@@ -51,7 +51,6 @@ def test_points_of_one_pid_at_other_places_are_numbered_and_none_is_lost(tmp_pat
         ("los_up", "-0.795", "sight.not_up", ["-0.795"]),
         (EPOCHS[1], "n.a.", "csv.not_a_number", ["'n.a.'"]),
         (EPOCHS[3], "-1e39", "points.impossible_displacement", ["-inf mm", "100000 mm"]),
-        ("rmse_ts", "2021", "points.out_of_range", ["2021", "0 to 500"]),
     ],
 )
 def test_a_bad_cell_is_named_by_file_line_and_column(tmp_path, column, cell, key, places):
