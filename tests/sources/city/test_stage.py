@@ -86,6 +86,17 @@ def test_what_is_stated_is_of_the_users_own_files_and_not_of_simulated_ones(city
         ingest([city], stated, tmp_path / "out")
 
 
+def test_heights_from_another_zero_are_told_of(city, tmp_path, caplog):
+    """Many squares of 50 m: a row of points on each, and the second product 40 m above the first."""
+    for name, up, east in (("ascending", 0, 0.6), ("b", 40, -0.6)):
+        seen = {"temporal_coherence": "0.9", "height_ortho": f"{20 + up}", "los_east": f"{east}"}
+        cells = [{**row, **seen, "pid": f"{name}{number}"} for number, row in enumerate(rows(80))]
+        (city / f"{name}.csv").write_text(text([{**row, "los_north": "0", "los_up": "0.8"} for row in cells]))
+    (city / "descending.zip").unlink()
+    ingest([city], Ingest(), tmp_path / "out")
+    assert len(warned(caplog, "heights.other_datum", "b.csv: its heights are 40.0 m larger")) == 1
+
+
 def test_displacements_of_an_improbable_size_are_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):
     cells = many(100)
     for row in cells:

@@ -270,8 +270,10 @@ def test_a_pixel_without_a_vector_is_left_out(tmp_path, nothing):
 def test_companions_are_no_products(tmp_path):
     Stack().write(tmp_path / "t.h5")
     assert [is_product(tmp_path / name) for name in ("t.h5", "geometryGeo.h5", "temporalCoherence.h5")] == [1, 0, 0]
-    with refuses("hdf5.no_series", "geometryGeo.h5", "MintPy's geometry"):
-        read_points(tmp_path / "geometryGeo.h5")
+    h5py.File(tmp_path / "a.h5", "w").close()
+    for name, kind in (("geometryGeo.h5", "MintPy's geometry"), ("a.h5", "HDF5")):
+        with refuses("hdf5.no_series", name, kind):
+            read_points(tmp_path / name)
 
 
 REFUSED = {
