@@ -20,7 +20,6 @@ from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points.formats.write_layouts import FIXED, HEIGHTS, IDS, rows
 from tests.sources.points.opening import product_parts
-from tests.sources.points.test_vector_layer import frame
 from tests.sources.points.write_points import ANGLES, DAYS, assert_track, expected
 
 MM = {"units": {"displacement": "mm"}}
@@ -45,10 +44,14 @@ def write(tmp_path, content, name="t.csv"):
     return tmp_path / name
 
 
-def layer(cells, path, places=("LON", "LAT")):
+def layer(cells, path, places=("LON", "LAT"), z=0.0):
     """The cells as a layer, their places as points with a constant z, as MintPy's save_qgis writes them."""
-    points = frame(cells, *places, 4326, keep=False)
-    points.set_geometry(shapely.force_3d(points.geometry.to_numpy(), 0.0), crs=4326).to_file(path)
+    table = pd.DataFrame(cells)
+    for name in table.columns:
+        numbers = pd.to_numeric(table[name], errors="coerce")
+        table[name] = numbers if numbers.notna().all() else table[name]
+    points = geopandas.points_from_xy(table[places[0]], table[places[1]], np.full(len(table), z))
+    geopandas.GeoDataFrame(table.drop(columns=list(places)), geometry=points, crs=4326).to_file(path)
     return path
 
 
@@ -165,10 +168,10 @@ def test_a_geojson_of_nothing_but_days_is_pygmtsar_s(tmp_path):
     days = [f"{day[:4]}-{day[4:6]}-{day[6:]}" for day in DAYS]
     wanted = expected([f"P000000{number}" for number in range(1, 7)], [0.0] * 6, "t")
     degrees = Transformer.from_crs(32631, 4326, always_xy=True).transform(wanted.easting, wanted.northing)
-    table = geopandas.GeoDataFrame(
+    frame = geopandas.GeoDataFrame(
         dict(zip(days, wanted.displacement.T, strict=True)), geometry=shapely.points(*degrees), crs=4326
     )
-    table.to_file(tmp_path / "t.geojson", COORDINATE_PRECISION=12)
+    frame.to_file(tmp_path / "t.geojson", COORDINATE_PRECISION=12)
     with refuses("products.unstated", "heading_deg: 350.0, units: {displacement: UNIT}, positive: SIGN}"):
         read_points(tmp_path / "t.geojson")
     track = read_points(tmp_path / "t.geojson", {"*": Product(**ANGLES, **MM, **TOWARDS)})
