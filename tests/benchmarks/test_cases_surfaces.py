@@ -1,7 +1,5 @@
 """Published rows are parsed, and their surfaces are labelled as computed by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

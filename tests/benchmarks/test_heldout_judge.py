@@ -24,21 +24,9 @@ def test_scores_count_what_they_say():
     found = score(said, labels, 4)
     # Confidence 0.8 is right, 0.4 is wrong: each a bin of its own. Errors of 0.2, 0 and 1 permille.
     ece, spread = 0.5 * 0.2 + 0.5 * 0.4, np.std([0.2, 0, 1], ddof=1)
-    expected = Scores(
-        4,
-        0.75,
-        9,
-        0.5,
-        0.4,
-        2 / 3,
-        1.0,
-        ece,
-        np.sqrt(0.25 / 2),
-        spread / np.sqrt(3),
-        np.sqrt(2 / 27),
-        0.0,
-        chance_calibration_error(np.array([0.8, 0.4])),
-    )
+    errors = np.sqrt(0.25 / 2), spread / np.sqrt(3), np.sqrt(2 / 27), 0.0
+    chance = chance_calibration_error(np.array([0.8, 0.4]))
+    expected = Scores(4, 0.75, 9, 0.5, 0.4, 2 / 3, 1.0, ece, *errors, chance)
     np.testing.assert_allclose(found, expected)
     shown = table([("xband", "xband", MODEL, found)])
     assert "**0.500** ± 0.354 (≥ 0.82)" in shown

@@ -1,7 +1,5 @@
 """Figures by what has failed, and of lists to inspect, of answers made by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

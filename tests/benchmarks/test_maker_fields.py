@@ -1,7 +1,5 @@
 """The maker of held-out fields: closed forms, its points, its noise; and the project reads what it writes."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ from benchmarks.makers.fields.settings import SIDE_M
 from benchmarks.makers.fields.subsidence import Basin, PressureSource, Sinkhole, Trough, largest_settlement
 from plumbline.sources.city.in_memory import read_tracks
 
+pytestmark = pytest.mark.slow
 MIDDLE = np.full(2, SIDE_M / 2)
 
 
@@ -108,21 +107,3 @@ def test_a_seed_gives_the_scene_that_it_always_gave(scene, tmp_path):
     # The ground moves alike in all domains.
     make_scene(tmp_path / "plain", "noise", 4, tracks=1)
     np.testing.assert_array_equal(np.load(tmp_path / "plain" / "truth.npz")["up_mm"], first["up_mm"])
-
-
-def test_the_project_reads_a_scene(scene):
-    about = json.loads((scene / "scene.json").read_text())
-    tracks = read_tracks(sorted(scene.glob("*.csv")))
-    truth = np.load(scene / "truth.npz")
-    left, top = float(truth["left"]), float(truth["top"])
-    assert truth["up_mm"].shape == truth["east_mm"].shape == (128, 128)
-    assert min(track.epochs[0] for track in tracks) == np.datetime64(about["first_day"])
-    assert max(track.epochs[-1] for track in tracks) == np.datetime64(about["last_day"])
-    for track, said in zip(tracks, about["tracks"], strict=True):
-        assert (len(track), len(track.epochs)) == (said["points"], said["epochs"])
-        assert 200 < len(track) < 540
-        assert 55 <= len(track.epochs) <= 110
-        assert track.crs == about["crs"] == "EPSG:3035"
-        assert (track.easting > left - 15).all()
-        assert (track.northing < top + 15).all()
-        assert 0.01 < np.isnan(track.displacement).mean() < 0.1

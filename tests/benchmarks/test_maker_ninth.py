@@ -1,7 +1,5 @@
 """The ninth maker: its labels by brute force, its formulas, and what it writes."""
 
-from __future__ import annotations
-
 import geopandas
 import numpy as np
 import pandas as pd
@@ -18,6 +16,7 @@ from plumbline.sources.city.files import find_files
 from plumbline.sources.city.labels import read_labels
 from tests.sources.points.opening import read_points
 
+pytestmark = pytest.mark.slow
 BUILDINGS, SEED = 40, 5
 
 

@@ -1,7 +1,5 @@
 """Every benchmark on toy input: it runs, and prints the tables that it is for. How fast it is, nobody asks here."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

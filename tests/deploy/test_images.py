@@ -1,7 +1,5 @@
 """The images and the Kubernetes manifests, as far as they can be checked without an engine or a cluster."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shutil

@@ -17,7 +17,7 @@ from plumbline.params.serve import Drift
 from plumbline.prepare.audit.distributions import ColumnValues
 from plumbline.serve.score.drift import drift_of
 from plumbline.serve.score.results import DRIFT, LATEST
-from tests.service.served import ended, files, process
+from tests.service.served import ended, files, process, service
 from tests.waiting import PATIENCE_S
 
 pytest.importorskip("fastapi")
@@ -50,12 +50,24 @@ def write_drift(score_folder):
     return drift
 
 
+@pytest.fixture
+def scraped(package, fields_package, tmp_path):
+    """Samples of `/metrics` of a service that has answered a request, and the drift that it serves."""
+    drift = write_drift(tmp_path / "score")
+    with service(tmp_path / "service", package, fields_package, score_folder=tmp_path / "score") as client:
+        assert client.get("/v1/models").status_code == 200
+        return read_samples(client.get("/metrics").text), drift
+
+
+def read_samples(text):
+    return [one for family in text_string_to_metric_families(text) for one in family.samples]
+
+
 @pytest.fixture(scope="module")
-def scraped(package, city, tmp_path_factory):
-    """Name -> samples of `/metrics` of a service that has judged a city, and its log."""
+def judged(package, city, tmp_path_factory):
+    """Samples of `/metrics` of a service in a process of its own that has judged a city, the job and both logs."""
     folder = tmp_path_factory.mktemp("monitored")
-    drift = write_drift(folder / "score")
-    options = ("--score-folder", str(folder / "score"), "--log-format", "json")
+    options = ("--log-format", "json")
     with (
         process(folder / "service", package, *options) as (_, address),
         httpx.Client(timeout=PATIENCE_S) as client,
@@ -67,14 +79,12 @@ def scraped(package, city, tmp_path_factory):
         ).json()["id"]
         assert ended(client, job, address)["status"] == "done"
         text = client.get(f"{address}/metrics").text
-    samples = [one for family in text_string_to_metric_families(text) for one in family.samples]
     logs = (folder / "said.txt", folder / "service/jobs" / job / "log.txt")
-    return samples, drift, job, [path.read_text().splitlines() for path in logs]
+    return read_samples(text), job, [path.read_text().splitlines() for path in logs]
 
 
-@pytest.mark.heavy
 def test_what_alerts_and_dashboard_name_is_there(scraped):
-    samples, *_ = scraped
+    samples, _ = scraped
     labels = {}
     for one in samples:
         labels.setdefault(one.name, set()).update(one.labels)
@@ -87,14 +97,17 @@ def test_what_alerts_and_dashboard_name_is_there(scraped):
             assert asked <= labels.get(name, set()) | OF_PROMETHEUS, expression
 
 
-@pytest.mark.heavy
+def values_of(samples):
+    return {(one.name, *sorted(one.labels.items())): one.value for one in samples}
+
+
+DONE = ("plumbline_job_seconds_count", ("kind", "predict"), ("outcome", "done"))
+
+
 def test_jobs_disk_and_drift_have_figures(scraped):
-    samples, drift, *_ = scraped
-    values = {(one.name, *sorted(one.labels.items())): one.value for one in samples}
-    done = ("plumbline_job_seconds_count", ("kind", "predict"), ("outcome", "done"))
-    assert values[done] == 1
-    assert values[done[0], ("kind", "restore"), ("outcome", "failed")] == 0
-    assert 0 < values["plumbline_job_seconds_sum", *done[1:]] < PATIENCE_S
+    samples, drift = scraped
+    values = values_of(samples)
+    assert values[DONE] == values[DONE[0], ("kind", "restore"), ("outcome", "failed")] == 0
     free = shutil.disk_usage(Path.cwd()).total
     assert 0 < values[("plumbline_disk_free_bytes",)] <= free
     place = ("place", "athens")
@@ -106,9 +119,12 @@ def test_jobs_disk_and_drift_have_figures(scraped):
     assert "corinth" not in str(values)
 
 
-@pytest.mark.heavy
-def test_a_request_is_followed_into_the_log_of_its_job(scraped):
-    *_, job, (lines, of_job) = scraped
+@pytest.mark.slow
+def test_a_request_is_followed_into_the_figures_and_the_log_of_its_job(judged):
+    samples, job, (lines, of_job) = judged
+    values = values_of(samples)
+    assert values[DONE] == 1
+    assert 0 < values["plumbline_job_seconds_sum", *DONE[1:]] < PATIENCE_S
     lines, of_job = ([json.loads(line) for line in part] for part in (lines, of_job))
     followed = [line for line in lines if line.get("request_id") == "from-the-proxy/7"]
     access, begun, over = sorted(followed, key=lambda line: "job" in line)

@@ -1,15 +1,16 @@
 """Footprints and scatterers made up for these tests, without the simulator."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from typing import Any
 
 import geopandas
 import numpy as np
 import shapely
+from hypothesis import settings
 from shapely import affinity
 
-from plumbline.params import Prepare
+from plumbline.params import Prepare, Simulate
+from plumbline.simulate.stage import simulate
 from plumbline.sources.points.track import Track
 
 CRS = "EPSG:3035"
@@ -17,6 +18,11 @@ ORIGIN = (4_321_000.0, 3_210_000.0)
 ASCENDING, DESCENDING = (-0.55, -0.12, 0.826), (0.60, -0.11, 0.792)
 EPOCHS = np.datetime64("2020-01-01") + 12 * np.arange(60)
 PARAMS = Prepare()
+SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
+SMALL = Prepare(block_m=40, split=SPLITS)
+"""For cities of some fifty buildings."""
+FEWER = settings(max_examples=settings().max_examples // 3)
+"""Of a test each of whose examples is dear."""
 
 
 def los_of(*vectors: tuple[float, float, float]) -> np.ndarray[Any, Any]:
@@ -102,3 +108,12 @@ def terrace(seed=0, houses=6, points=14, off_m=1.0, settled_mm=20.0, *, broken=N
         tracks.append(make_track(name, told, np.full(len(owner), 3.0), los, series(up * los[2], rng, noise=1.0)))
         owners.append(owner)
     return tracks, footprints, owners
+
+
+def simulate_small(folder: Path, *buildings: int, **about: Any) -> list[Path]:
+    """Simulate a city of C band, and one of X band if it has buildings: their folders."""
+    cities = {name: {"band": name.upper(), "buildings": count} for name, count in zip("cx", buildings, strict=False)}
+    seeds = {name: {**city, "seed": seed} for seed, (name, city) in enumerate(cities.items(), 1)}
+    showcase = {"band": "C", "buildings": 4, "seed": 3}
+    simulate(Simulate.model_validate({"cities": seeds, "showcase": showcase, "years": 1.0} | about), folder)
+    return sorted((folder / "cities").iterdir())

@@ -43,16 +43,10 @@ def one_building(degrees=0.0, size=(20.0, 12.0), count=24, seed=0, corner_mm=-30
     up = corner_mm * np.clip(2 * inside / size, 0, None).prod(1)
     height, track = rng.uniform(0, 12, count), np.arange(count) % 2
     vectors = los_of(*los)
-    tracks = [
-        make_track(
-            name,
-            position[track == i],
-            height[track == i],
-            vectors[i],
-            series(up[track == i] * vectors[i, 2], np.random.default_rng(i)),
-        )
-        for i, name in enumerate(("up", "down"))
-    ]
+    tracks = []
+    for i, name in enumerate(("up", "down")):
+        moved = series(up[track == i] * vectors[i, 2], np.random.default_rng(i))
+        tracks.append(make_track(name, position[track == i], height[track == i], vectors[i], moved))
     return tracks, make_buildings([box(*size, degrees=degrees)])
 
 
@@ -152,17 +146,8 @@ def test_positions_are_those_of_the_building_frame():
 def test_geometry_says_what_the_building_is():
     geometry = prepare_buildings(*one_building(), PARAMS).sequences.geometry[0]
     value = dict(zip(names(GEOMETRY), geometry, strict=True))
-    expected = {
-        "side_x": 20,
-        "side_y": 12,
-        "length": 20,
-        "width": 12,
-        "log_area": np.log(240),
-        "rectangularity": 1,
-        "log_points": np.log(24),
-        "tracks": 2,
-        "years": (EPOCHS[-1] - EPOCHS[0]).astype(int) / 365.25,
-    }
+    expected = {"side_x": 20, "side_y": 12, "length": 20, "width": 12, "log_area": np.log(240), "rectangularity": 1}
+    expected |= {"log_points": np.log(24), "tracks": 2, "years": (EPOCHS[-1] - EPOCHS[0]).astype(int) / 365.25}
     for name, wanted in expected.items():
         assert value[name] == pytest.approx(wanted, rel=1e-4), name
     assert sum(value[f"points_{quadrant}"] for quadrant in ("ne", "nw", "sw", "se")) == pytest.approx(1)
@@ -209,7 +194,7 @@ def test_a_tilt_changes_the_tilt_and_makes_the_rest_less_sure():
     assert np.median(after.slope[:, error] / before.slope[:, error]) > 1.1
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_building_does_not_depend_on_the_others(seed):
     tracks, buildings = make_scene(seed=seed)
     # A track over some of the buildings only: its column must not matter to the rest.
@@ -233,7 +218,7 @@ def test_the_order_of_points_tracks_and_buildings_does_not_matter():
     same(mixed, everything, index_one=[place[name] for name in everything.sequences.building_id])
 
 
-@pytest.mark.parametrize("count", [9, 16, 17, 40, 100])
+@pytest.mark.parametrize("count", [9, 17, 100])
 def test_a_long_sequence_is_thinned_evenly(count):
     tracks, buildings = one_building(count=count)
     params = Prepare(max_points=8)
@@ -260,14 +245,8 @@ def mirrored(tracks, buildings, which: Symmetry):
     for track in tracks:
         easting, northing = move(track.easting - ORIGIN[0], track.northing - ORIGIN[1])
         los_east, los_north = move(track.los[:, 0], track.los[:, 1])
-        moved.append(
-            replace(
-                track,
-                easting=easting + ORIGIN[0],
-                northing=northing + ORIGIN[1],
-                los=np.column_stack([los_east, los_north, track.los[:, 2]]),
-            )
-        )
+        los = np.column_stack([los_east, los_north, track.los[:, 2]])
+        moved.append(replace(track, easting=easting + ORIGIN[0], northing=northing + ORIGIN[1], los=los))
     west, south, east, north = buildings.total_bounds - np.array([*ORIGIN, *ORIGIN])
     size = (north - south, east - west) if which.swap else (east - west, north - south)
     return moved, make_buildings([box(*size)])
@@ -277,16 +256,15 @@ def mirrored(tracks, buildings, which: Symmetry):
 DIAGONAL = ((-0.4, -0.4, 0.82), (0.45, 0.45, 0.77))
 
 
-@pytest.mark.parametrize("size", [(20.0, 12.0), (12.0, 20.0)])
 @pytest.mark.parametrize(
-    ("which", "los"),
+    ("which", "los", "size"),
     [
-        (Symmetry(True, False, False), (ASCENDING, DESCENDING)),
-        (Symmetry(False, True, False), (ASCENDING, DESCENDING)),
-        (Symmetry(True, True, False), (ASCENDING, DESCENDING)),
-        (Symmetry(False, False, True), DIAGONAL),
-        (Symmetry(True, False, True), DIAGONAL),
-        (Symmetry(True, True, True), DIAGONAL),
+        (Symmetry(True, False, False), (ASCENDING, DESCENDING), (20.0, 12.0)),
+        (Symmetry(False, True, False), (ASCENDING, DESCENDING), (12.0, 20.0)),
+        (Symmetry(True, True, False), (ASCENDING, DESCENDING), (20.0, 12.0)),
+        (Symmetry(False, False, True), DIAGONAL, (12.0, 20.0)),
+        (Symmetry(True, False, True), DIAGONAL, (20.0, 12.0)),
+        (Symmetry(True, True, True), DIAGONAL, (12.0, 20.0)),
     ],
 )
 def test_augmentation_gives_what_a_mirrored_house_would(which, los, size):
@@ -318,13 +296,12 @@ def test_one_epoch_and_another_crs_are_refused():
         prepare_buildings(tracks, buildings.set_crs("EPSG:32633", allow_override=True), PARAMS)
 
 
-@pytest.mark.parametrize("threads", ["1", "3"])
-def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch, threads):
+def test_a_city_in_blocks_is_the_city_as_a_whole(monkeypatch):
     tracks, buildings = make_scene(seed=4)
     whole = prepare_buildings(tracks, buildings, PARAMS)
     monkeypatch.setattr(blocks, "BLOCK", 30)
     monkeypatch.setattr(owners, "SERIES_BLOCK", 7)
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert len(blocks._bounds(whole.owners, len(buildings))) > 4
     cut = prepare_buildings(tracks, buildings, PARAMS)
     same(cut, whole, atol=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.compass import QUADRANTS
-from plumbline.params import Ingest, Prepare, Simulate
+from plumbline.params import Ingest, Prepare
 from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import UNDEFINED
 from plumbline.prepare.features.shards import load_shards
@@ -24,9 +24,9 @@ from plumbline.prepare.profiles import (
     rows_left_out,
 )
 from plumbline.prepare.stage import prepare
-from plumbline.simulate.stage import simulate
 from plumbline.sources.city.ingest import ingest
 from plumbline.sources.city.profile_rows import Profiles, read_profiles
+from tests.prepare.made import SMALL, SPLITS, simulate_small
 from tests.refusals import refuses
 
 SPAN, WIDTH = 24.0, 10.0
@@ -128,23 +128,13 @@ def test_a_hinge_shows_where_it_is():
 
 def test_each_rule_leaves_out_its_rows():
     wide = np.linspace(0, SPAN, 6)
-    rows = [
-        (wide, 0 * wide),
-        (np.zeros(4), np.zeros(4)),
-        (np.full(6, 3.0), np.zeros(6)),
-        (wide, 0 * wide),
-        (wide, 0 * wide),
-    ]
-    profiles = made(rows)
+    level = (wide, 0 * wide)
+    profiles = made([level, (np.zeros(4), np.zeros(4)), (np.full(6, 3.0), np.zeros(6)), level, level])
     profiles.width_m[3], profiles.span_m[4] = 0.5, 400.0
     found = rows_left_out(profiles, Prepare())
     assert found.judged.tolist() == [0]
-    assert {name: count for name, count in found.counts.items() if count} == {
-        "few_points": 1,
-        "degenerate_points": 1,
-        "too_small": 1,
-        "too_large": 1,
-    }
+    counts = {name: count for name, count in found.counts.items() if count}
+    assert counts == dict.fromkeys(("too_small", "too_large", "few_points", "degenerate_points"), 1)
 
 
 def test_short_rows_are_left_out_and_long_ones_thinned():
@@ -159,32 +149,20 @@ def test_short_rows_are_left_out_and_long_ones_thinned():
 
 def test_a_quadrant_is_known_from_category_1_on():
     row = (np.linspace(0, SPAN, 6), np.zeros(6))
-    for severity, location, quadrant in (
-        (2.0, 2, 2),
-        (2.0, -1, UNDEFINED),
-        (0.25, 2, UNDEFINED),
-        (np.nan, 2, UNDEFINED),
-    ):
+    cases = (2.0, 2, 2), (2.0, -1, UNDEFINED), (0.25, 2, UNDEFINED), (np.nan, 2, UNDEFINED)
+    for severity, location, quadrant in cases:
         labels = profile_labels(made([row], severity=severity, location=location))
         np.testing.assert_array_equal(np.ravel(labels), [severity, quadrant])
 
 
-SPLITS = {"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2}
-PARAMS = Prepare(block_m=40, split=SPLITS)
 CODES = {0: "none", 1: "NE", 2: "NW", 3: "SW", 4: "SE"}
-PROFILES = {
-    "labelled": True,
-    "distance_unit": "m",
-    "slope_unit": "mm/m",
-    "severity_unit": "permille",
-    "quadrants": CODES,
-    "first": "2019-01-01",
-    "last": "2022-01-01",
-}
+UNITS = {"distance_unit": "m", "slope_unit": "mm/m"}
+LABELLED = {"labelled": True, "severity_unit": "permille", "quadrants": CODES}
+PROFILES = {**UNITS, **LABELLED, "first": "2019-01-01", "last": "2022-01-01"}
 YEARS = 1096 / 365.25
 PRODUCTS = {
     "rows_*.csv": {"format": "profiles", "profiles": PROFILES},
-    "new.csv": {"profiles": {"labelled": False, "distance_unit": "m", "slope_unit": "mm/m", "years": 1}},
+    "new.csv": {"profiles": {**UNITS, "labelled": False, "years": 1}},
 }
 INGEST = Ingest.model_validate({"products": PRODUCTS})
 
@@ -219,20 +197,10 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def ingested(tmp_path_factory) -> Path:
     """A simulated city, and one of profile rows in three files, of which two hold the same buildings."""
     root = tmp_path_factory.mktemp("cities")
-    simulate(
-        Simulate.model_validate(
-            {
-                "cities": {"c": {"band": "C", "buildings": 50, "seed": 1}},
-                "years": 1.0,
-                "showcase": {"band": "C", "buildings": 4, "seed": 3},
-            }
-        ),
-        root / "sim",
-    )
     bare = [",".join(line.split(",")[:-2]) for line in lines(5, 3)]
     old = write(root / "old", rows_easy=lines(60, 1), rows_hard=lines(60, 2), new=bare)
     with contextlib.chdir(root):
-        ingest([root / "sim" / "cities" / "c", old], INGEST, root / "ingested")
+        ingest([*simulate_small(root / "simulated", 24), old], INGEST, root / "ingested")
     return root / "ingested"
 
 
@@ -240,7 +208,7 @@ def ingested(tmp_path_factory) -> Path:
 def prepared(ingested, tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("out") / "prepared"
     with contextlib.chdir(out.parent):
-        prepare(ingested, PARAMS, out)
+        prepare(ingested, SMALL, out)
     return out
 
 
@@ -256,9 +224,9 @@ def test_rows_reach_the_shards_as_the_library_makes_them(prepared, ingested):
     for name in ("rows_easy.csv", "rows_hard.csv"):
         rows = read_profiles(ingested.parent / "old" / name, labelled=True)
         ids = np.array([f"{name}:{line}" for line in rows.line])
-        judged = rows_left_out(rows, PARAMS).judged
+        judged = rows_left_out(rows, SMALL).judged
         wanted = profile_sequences(
-            rows, ids, years=YEARS, judged=judged, max_points=PARAMS.max_points, city="old"
+            rows, ids, years=YEARS, judged=judged, max_points=SMALL.max_points, city="old"
         ).rounded()
         location = np.array([QUADRANTS.index(CODES[code]) if code else -1 for code in rows.location.tolist()])
         severity, quadrant = profile_labels(replace(rows, location=location))
@@ -308,7 +276,7 @@ def test_too_few_buildings_to_split_say_what_counts_as_one(tmp_path, same, sizes
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": same}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
     with refuses("split.empty", f": {blocks} blocks", "profiles.same_building"):
-        prepare(tmp_path / "in", PARAMS, tmp_path / "out")
+        prepare(tmp_path / "in", SMALL, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -318,6 +286,6 @@ def test_rows_given_twice_do_not_reach_two_splits(tmp_path):
     stated = {"rows_*.csv": {"profiles": PROFILES | {"same_building": "row"}}}
     ingest([folder], Ingest.model_validate({"products": stated}), tmp_path / "in")
     with refuses("audit.failed", "twin_leak"):
-        prepare(tmp_path / "in", PARAMS, tmp_path / "out")
+        prepare(tmp_path / "in", SMALL, tmp_path / "out")
     ingest([folder], INGEST, tmp_path / "in")
-    prepare(tmp_path / "in", PARAMS, tmp_path / "out")
+    prepare(tmp_path / "in", SMALL, tmp_path / "out")

@@ -52,16 +52,10 @@ def compare(folder: Path) -> pd.DataFrame:
     )
     track = points.index.get_level_values(0).to_numpy()
     cell = points["cell"].to_numpy()
-    means = track_means(
-        cell,
-        track,
-        points[["east", "north", "up"]].to_numpy(),
-        rate=points["velocity"].to_numpy(),
-        rate_se=points["se"].to_numpy(),
-        common_se=points["common_se"].to_numpy(),
-        shape=(len(grid), len(tracks)),
-    )
-    found = solve_units(means)
+    los = points[["east", "north", "up"]].to_numpy()
+    names = {"rate": "velocity", "rate_se": "se", "common_se": "common_se"}
+    rates = {name: points[column].to_numpy() for name, column in names.items()}
+    found = solve_units(track_means(cell, track, los, **rates, shape=(len(grid), len(tracks))))
     theirs = {
         name: velocities(other, start, end, grid.get_indexer(cells_of(other))).set_index("cell")["velocity"]
         for name, other in service.items()

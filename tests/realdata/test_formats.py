@@ -1,7 +1,5 @@
 """What the readers must hold of files of other processors than EGMS's L2, and what those are like."""
 
-from __future__ import annotations
-
 import csv
 from datetime import date
 from pathlib import Path
@@ -20,7 +18,6 @@ DEPSI = DATA / "amsterdam" / "depsi_tsx_2016.csv"
 PS, SBAS = DATA / "maoxian" / "Maoxian_PS.csv", DATA / "maoxian" / "Maoxian_SBAS.csv"
 EAST = DATA / "ustica" / "EGMS_L3_E45N17_100km_E_2020_2024_1.zip"
 UP = DATA / "ustica" / "EGMS_L3_E45N17_100km_U_2020_2024_1.zip"
-L2B = DATA / "ustica" / "EGMS_L2b_117_0227_IW2_VV_2020_2024_1.zip"
 ANGLES = {"*": Product(incidence_deg=39.0, heading_deg=192.0)}
 STAMPS = pytest.mark.parametrize("path", [PS, SBAS], ids=["PS", "SBAS"])
 pytestmark = [

@@ -1,7 +1,5 @@
 """What the audit's rules on motion say of files as users have them, whatever processor made them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +49,7 @@ def test_the_noise_of_real_files_is_believable_and_that_of_another_unit_is_not(n
 @pytest.mark.parametrize(("town", "files"), [("ustica", FILES[:2]), ("amsterdam", FILES[4:5])])
 def test_the_speed_of_real_buildings_is_believable(town, files):
     tracks = [read_points(DATA / name, {"*": about}) for name, about in files]
-    buildings = read_buildings(DATA / town / "footprints_synthetic.geojson", tracks[0].crs)
+    buildings = read_buildings(DATA / town / "footprints_synthetic.geojson", tracks[0].crs)[::4].reset_index(drop=True)
     counts = speeds(prepare_buildings(tracks, buildings, Prepare()).means)
     found = [quantile(own, FAST) for own in counts]
     assert all(value is not None and value < MAX_SPEED_MM_YR for value in found)

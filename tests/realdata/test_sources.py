@@ -1,7 +1,5 @@
 """What the readers must hold of files as the European Ground Motion Service hands them out, and what those are like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Small product files in the real formats, for the tests of the readers."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +9,7 @@ from typing import TypeVar
 import geopandas
 import numpy as np
 import shapely
+from hypothesis import settings
 
 from plumbline.core.errors import InputError
 from plumbline.sources.points.track import Track
@@ -39,6 +38,8 @@ L3 = column_names("""
 SIDE_M, PITCH_M = 12.0, 31.0
 
 Result = TypeVar("Result")
+FEWER = settings(max_examples=settings().max_examples // 3)
+"""Of a test each of whose examples writes and reads a file of geodata."""
 
 
 def unless_refused(read: Callable[[], Result], path: Path) -> Result | None:

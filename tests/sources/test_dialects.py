@@ -3,8 +3,6 @@
 `--hypothesis-profile=thorough` tries 1,000 files.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import tempfile

@@ -4,7 +4,6 @@ import json
 import tarfile
 from dataclasses import replace
 
-import h5py
 import numpy as np
 import pytest
 
@@ -42,14 +41,6 @@ def test_what_is_given_in_place_of_the_other_is_said(tmp_path):
         read_points(BASE / "fp.gpkg")
 
 
-@pytest.mark.parametrize("attributes", [{"FILE_TYPE": "velocity"}, {"Conventions": "CF-1.8"}, {}])
-def test_hdf5_without_a_series_is_named(tmp_path, attributes):
-    with h5py.File(tmp_path / "a.h5", "w") as file:
-        file.attrs.update(attributes)
-    with refuses("hdf5.no_series", "a.h5", attributes.get("FILE_TYPE", "HDF5")):
-        read_points(tmp_path / "a.h5")
-
-
 @pytest.mark.parametrize("name", ["p.tar", "p.tgz"])
 def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
     with tarfile.open(tmp_path / name, "w:gz" if name == "p.tgz" else "w") as archive:
@@ -60,15 +51,6 @@ def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
         read_buildings(tmp_path / name, CRS)
     (found,) = look([tmp_path / name]).files
     assert len(found.doubts) == 1
-
-
-@pytest.mark.parametrize(
-    ("start", "kind"), [(b"BZh91AY", "bzip2"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"\x93NUMPY\x01\0", "NumPy")]
-)
-def test_points_in_another_packing_are_to_be_unpacked(tmp_path, start, kind):
-    (tmp_path / "a.csv").write_bytes(start + bytes(range(256)))
-    with refuses("file.foreign", "a.csv", kind):
-        read_points(tmp_path / "a.csv")
 
 
 def test_heights_of_0_in_one_product_are_told_as_missing_and_not_as_another_zero(tmp_path, caplog):

@@ -48,13 +48,8 @@ def test_the_owner_is_the_nearest_or_the_smallest_around_of_those_that_do_not_co
     for point, owner in zip(points, owners(points, boxes, buffer_m, last), strict=True):
         shapes = [shapely.box(*b) for b in boxes]
         distance = [shape.distance(shapely.Point(point)) for shape in shapes]
-        near = [row for row in range(len(boxes)) if distance[row] <= buffer_m]
-        wanted = min(
-            near,
-            key=lambda row: (last[row], distance[row], 0 if distance[row] else shapes[row].area, row),
-            default=UNASSIGNED,
-        )
-        assert owner == wanted
+        ranks = [(last[row], far, 0 if far else shapes[row].area, row) for row, far in enumerate(distance)]
+        assert owner == min((rank for rank in ranks if rank[1] <= buffer_m), default=[UNASSIGNED])[-1]
 
 
 @given(points_drawn, houses, st.floats(0, 10), st.data())

@@ -12,16 +12,9 @@ HOUSE, NEXT, FAR = shapely.box(0, 0, 10, 10), shapely.box(10, 0, 20, 10), shapel
 
 def rivals(places, owner, footprints, buffer_m=2.0, aside=None):
     aside = np.zeros(len(footprints), bool) if aside is None else np.array(aside)
-    owner = np.array(owner)
-    usable = np.flatnonzero(owner >= 0)
-    return find_rivals(
-        np.array(places, float),
-        owner=owner,
-        usable=usable,
-        footprints=np.array(footprints, object),
-        buffer_m=buffer_m,
-        aside=aside,
-    )
+    owner, houses = np.array(owner), np.array(footprints, object)
+    about = {"owner": owner, "usable": np.flatnonzero(owner >= 0), "footprints": houses, "aside": aside}
+    return find_rivals(np.array(places, float), buffer_m=buffer_m, **about)
 
 
 def test_a_point_near_the_wall_is_claimed_and_the_others_beside_it_tell_how_the_houses_move():

@@ -1,7 +1,5 @@
 """Splits and a report that pass the audit, for tests to spoil."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,16 +33,8 @@ def make_splits() -> dict[str, Sequences]:
 
 def make_track(name: str = "up", **changed: Any) -> dict[str, Any]:
     """The report of a good track."""
-    return {
-        "name": name,
-        "points": 850,
-        "epochs": 100,
-        "first_epoch": "2020-01-01",
-        "last_epoch": "2022-12-31",
-        "noise_mm": 2.5,
-        "speed_p99_mm_yr": 6.0,
-        **changed,
-    }
+    record = {"points": 850, "epochs": 100, "first_epoch": "2020-01-01", "last_epoch": "2022-12-31"}
+    return {"name": name, **record, "noise_mm": 2.5, "speed_p99_mm_yr": 6.0, **changed}
 
 
 def make_report(track: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:

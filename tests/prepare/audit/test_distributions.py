@@ -67,14 +67,13 @@ def test_the_index_by_chance_is_beyond_its_bound_about_as_rarely_as_it_says(n, m
 
 def test_stored_quantiles_stand_for_their_data():
     rng = np.random.default_rng(2)
-    whole = ColumnValues(
-        5000, {"t.a": np.sort(rng.normal(size=5000)), "t.b": np.sort(rng.integers(1, 4, 5000).astype(float))}
-    )
-    stored = json.loads(json.dumps(describe_columns(whole)))
-    kept = read_columns(stored)
-    now = ColumnValues(
-        3000, {"t.a": np.sort(rng.normal(0.5, 1, 3000)), "t.b": np.sort(rng.integers(1, 3, 3000).astype(float))}
-    )
+
+    def columns(count, mean, most):
+        normal, whole = rng.normal(mean, 1, count), rng.integers(1, most, count).astype(float)
+        return ColumnValues(count, {"t.a": np.sort(normal), "t.b": np.sort(whole)})
+
+    whole, now = columns(5000, 0.0, 4), columns(3000, 0.5, 3)
+    kept = read_columns(json.loads(json.dumps(describe_columns(whole))))
     for key, exact in compare(whole, now).items():
         found = compare(kept, now)[key]
         assert found.ks == pytest.approx(exact.ks, abs=0.0051)

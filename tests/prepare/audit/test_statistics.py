@@ -91,16 +91,9 @@ def test_counts_are_those_of_the_split():
     column = split.geometry[:, names(GEOMETRY).index("width")].astype(float)
     feature = found["features"]["geometry.width"]
     assert feature["unit"] == "m"
-    for key, value in (
-        ("mean", column.mean()),
-        ("sd", column.std()),
-        ("min", column.min()),
-        ("max", column.max()),
-        ("skew", stats.skew(column)),
-        ("count", 120),
-        ("non_finite", 0),
-    ):
-        assert feature[key] == pytest.approx(value, rel=1e-5)
+    figures = {"mean": column.mean(), "sd": column.std(), "min": column.min(), "max": column.max()}
+    figures |= {"skew": stats.skew(column), "count": 120, "non_finite": 0}
+    assert {key: feature[key] for key in figures} == pytest.approx(figures, rel=1e-5)
 
 
 def test_a_leak_between_shards_is_found_once_for_each_building():

@@ -6,18 +6,15 @@ from hypothesis import strategies as st
 from plumbline.prepare.buildings import prepare_buildings
 from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, names
-from tests.prepare.made import PARAMS, make_scene
-
-
-def scene(seed, **changed):
-    tracks, buildings = make_scene(seed)
-    return tracks, buildings, prepare_buildings(tracks, buildings, PARAMS.model_copy(update=changed)).sequences
+from tests.prepare.made import FEWER, PARAMS, make_scene
 
 
 @given(st.integers(0, 1000))
+@FEWER
 def test_scatterers_are_those_of_the_tracks(seed):
     """Along the lines of sight, positions and tracks are recovered; changes are, but for rigid motion and offsets."""
-    tracks, _, sequences = scene(seed)
+    tracks, buildings = make_scene(seed)
+    sequences = prepare_buildings(tracks, buildings, PARAMS).sequences
     found = recover(sequences)
     assert found.los[:, 2] == pytest.approx(np.where(found.los[:, 2] > 0.81, 0.826, 0.792), abs=0.01)
     for number in range(len(sequences)):

@@ -47,11 +47,8 @@ def test_two_tracks_tell_east_from_up_and_one_does_not(east, up):
     one = observe(xy, los[0], up, east)
     # One equation for two unknowns: the prior decides, and the error says so.
     assert one.standard_error[..., EAST].min() > 0.95 * PRIOR_SD[EAST]
-    np.testing.assert_allclose(
-        one.estimate[..., UP] * los[0, 2] + one.estimate[..., EAST] * los[0, 0],
-        up * los[0, 2] + east * los[0, 0],
-        atol=0.05,
-    )
+    seen = one.estimate[..., UP] * los[0, 2] + one.estimate[..., EAST] * los[0, 0]
+    np.testing.assert_allclose(seen, up * los[0, 2] + east * los[0, 0], atol=0.05)
 
 
 def test_a_lone_scatterer_answers_with_the_prior():
@@ -72,9 +69,8 @@ def test_errors_are_honest_for_draws_from_the_prior():
         apart = xy - xy[:, :1]
         moved = truth[UP] + truth[X] * apart[..., 0] + truth[Y] * apart[..., 1]
         residual = moved * los[..., 2] + truth[EAST] * los[..., 0] + rng.normal(0, 1, (1, 12))
-        estimate, error = local_motion(
-            xy, los, east=los[..., 0], residual=residual, variance=np.ones((1, 12)), mask=np.ones((1, 12), bool)
-        )
+        about = {"residual": residual, "variance": np.ones((1, 12)), "mask": np.ones((1, 12), bool)}
+        estimate, error = local_motion(xy, los, east=los[..., 0], **about)
         scaled.append((estimate[0, 0] - truth) / error[0, 0])
     # Neighbours count less with distance, so the errors are on the safe side.
     assert (np.std(scaled, axis=0) < 1.15).all()

@@ -26,9 +26,8 @@ def test_every_curve_is_fitted_as_least_squares_would_alone(seed, years, gaps):
             expected, left, *_ = np.linalg.lstsq(design, value, rcond=None)
             assert found.amplitude[row, number] == pytest.approx(expected[3], rel=1e-6, abs=1e-6)
             assert found.residual_square[row, number] == pytest.approx(left[0], rel=1e-6)
-            assert 1 / normal.curve_pivot[row, number] == pytest.approx(
-                np.linalg.inv(design.T @ design)[3, 3], rel=1e-6
-            )
+            variance = np.linalg.inv(design.T @ design)[3, 3]
+            assert 1 / normal.curve_pivot[row, number] == pytest.approx(variance, rel=1e-6)
             whole = fitted(basis, normal, found, np.full(3, number))[row]
             np.testing.assert_allclose(whole, basis.columns[[0, 1, 2, 3 + number]].T @ expected, atol=1e-5)
             if np.linalg.cond(plain) < 10:  # and where the values tell the curve from an offset, it moves nothing

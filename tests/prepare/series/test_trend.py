@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from plumbline.prepare.series import trend
 from plumbline.prepare.series.temporal_basis import curves
 from plumbline.prepare.series.trend import Trend, estimate_trend
+from tests.prepare.made import FEWER
 
 YEARS = 2.5
 WHEN = np.linspace(0, 1, 76)
@@ -87,6 +88,7 @@ def test_few_values_say_little_and_nothing_is_infinite():
     assert inside.mean() > 0.9
 
 
+@FEWER
 @given(st.integers(0, 1000), st.integers(1, 40), st.lists(st.integers(1, 7), min_size=2, max_size=8))
 def test_a_building_depends_on_itself_alone_wherever_the_chunks_are_cut(seed, chunk, sizes):
     rng = np.random.default_rng(seed)
@@ -100,9 +102,8 @@ def test_a_building_depends_on_itself_alone_wherever_the_chunks_are_cut(seed, ch
     alone = [estimate_trend(series[building == b], WHEN, YEARS, building[building == b]) for b in np.unique(building)]
     for name in Trend._fields:
         np.testing.assert_allclose(getattr(cut, name), getattr(whole, name), atol=1e-8)
-        np.testing.assert_allclose(
-            np.concatenate([getattr(one, name) for one in alone]), getattr(whole, name), atol=1e-8
-        )
+        together = np.concatenate([getattr(one, name) for one in alone])
+        np.testing.assert_allclose(together, getattr(whole, name), atol=1e-8)
 
 
 @pytest.mark.parametrize(("shared", "rho"), [(0.0, 0.0), (3.0, 0.0), (3.0, 0.5)])

@@ -14,28 +14,22 @@ from plumbline.prepare.stage import prepare
 from plumbline.prepare.tiles import CENTRE, TILE
 from plumbline.simulate.borrowed.city import write_borrowed
 from plumbline.sources.city.ingest import ingest
+from tests.prepare.made import SPLITS
 from tests.refusals import refuses
 
 CRS = "EPSG:3035"
 SOUTH = "EPSG:32756"
 DATES = np.datetime64("2019-03-01") + np.arange(60) * 12
+ROLES = "point_id easting northing height los_east los_north los_up"
 DESCRIBED = {
-    "columns": {
-        "point_id": "id",
-        "easting": "x",
-        "northing": "y",
-        "height": "h",
-        "los_east": "le",
-        "los_north": "ln",
-        "los_up": "lu",
-    },
+    "columns": dict(zip(ROLES.split(), ["id", "x", "y", "h", "le", "ln", "lu"], strict=True)),
     "units": {"displacement": "mm"},
     "positive": "towards",
     "epochs": "D%Y%m%d",
     "crs": SOUTH,
 }
 BLOCK_M = 60.0
-PARAMS = Prepare(block_m=BLOCK_M, split={"train": 0.4, "tune": 0.2, "calibrate": 0.2, "test": 0.2})
+PARAMS = Prepare(block_m=BLOCK_M, split=SPLITS)
 
 
 def town(east: float, north: float) -> np.ndarray:
@@ -57,10 +51,8 @@ def test_cities_on_the_same_ground_are_one_place_in_one_crs():
 def test_cities_that_a_third_one_joins_are_one_place():
     """Two towns apart, and a survey over both: a block of either is a block of the survey."""
     both = np.concatenate([town(0, 0), town(9000, 0)])
-    place, _ = one_ground(
-        {"w": town(0, 0), "e": town(9000, 0), "both": both, "n": town(0, 9000)},
-        dict.fromkeys(("w", "e", "both", "n"), CRS),
-    )
+    centre = {"w": town(0, 0), "e": town(9000, 0), "both": both, "n": town(0, 9000)}
+    place, _ = one_ground(centre, dict.fromkeys(centre, CRS))
     assert place == {"w": "w", "e": "w", "both": "w", "n": "n"}
 
 

@@ -11,9 +11,7 @@ from tests.refusals import warned, warning_keys
 from tests.sources.make import EAST, NORTH, PITCH_M, SIDE_M, seen, town
 
 
-@pytest.mark.parametrize(
-    ("moved", "error_m"), [((5.0, -3.3), 3.0), ((-20.0, 0.0), 0.5), ((0.0, 9.0), 0.5), ((-6.0, -15.0), 3.0)]
-)
+@pytest.mark.parametrize(("moved", "error_m"), [((-20.0, 0.0), 0.5), ((-6.0, -15.0), 3.0)])
 def test_a_shift_is_found_to_the_metre(moved, error_m):
     frame, corner, size = town()
     points = [seen(corner, size, look, error_m=error_m, moved=moved, seed=look + 2) for look in (-1, 1)]
@@ -23,11 +21,13 @@ def test_a_shift_is_found_to_the_metre(moved, error_m):
     assert found.inside_moved > found.inside + 0.1
 
 
-@pytest.mark.parametrize(("error_m", "seed"), [(0.5, 0), (3.0, 1), (6.0, 0), (6.0, 2)])
-def test_points_where_they_belong_are_left_there(error_m, seed):
+@pytest.mark.parametrize(("error_m", "seed"), [(0.5, 0), (6.0, 2)])
+def test_points_where_they_belong_are_left_there(caplog, error_m, seed):
     frame, corner, size = town(seed)
     points = [seen(corner, size, look, error_m=error_m, seed=seed + look) for look in (0, 1)]
     assert not alignment(points, frame.geometry.to_numpy()).is_beside
+    warn_of_offset(points, frame, "a.csv", {})
+    assert not warning_keys(caplog)
 
 
 def test_walls_that_face_the_satellite_are_no_shift():
@@ -79,10 +79,6 @@ def test_too_few_points_say_nothing():
 def test_the_warning_says_what_to_write_unless_the_shift_is_beyond_all_that_are_tried(caplog, moved, products, places):
     frame, corner, size = town()
     points = [seen(corner, size, look, moved=moved, seed=look + 2) for look in (-1, 1)]
-    east, north = moved
-    right = [replace(one, easting=one.easting - east, northing=one.northing - north) for one in points]
-    warn_of_offset(right, frame, "a.csv", products)
-    assert not warning_keys(caplog)
     warn_of_offset(points, frame, "a.csv", products)
     assert warned(caplog, "points.shifted", "a.csv", *places)
 

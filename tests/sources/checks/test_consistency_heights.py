@@ -1,7 +1,5 @@
 """Tracks whose heights count from different zeros."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

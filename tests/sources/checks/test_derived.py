@@ -45,7 +45,6 @@ def cells(start="2020-01-03", epochs=10, los=UP):
 
 REFUSED = [
     ((TRACK, f"{L2B}_2019_2023_1.zip"), (cells(), UP_2023), "tracks.derived", ""),
-    ((TRACK, f"{L2A}.csv"), (cells(los=EAST), UP_2023.replace("_U_", "_E_")), "tracks.derived", ""),
     ((TRACK, f"{L2A}.csv"), (MOVED, f"{L2B}.csv"), "tracks.same_product", "of one track (088 0282 IW2)"),
     ((TRACK, f"{L2B}_2018_2022_1.zip"), (MOVED, f"{L2B}_2019_2023_1.zip"), "tracks.same_product", "two releases"),
     (
@@ -90,7 +89,6 @@ def test_what_is_not_sure_is_warned_of(caplog, one, other, key, place):
     ("one", "other"),
     [
         ((cells(), UP_2023), (cells(los=EAST), UP_2023.replace("_U_", "_E_"))),
-        ((cells(), UP_2023), (track(CELLS + 5000, los=UP), UP_2023.replace("E45", "E46"))),
         ((ELSEWHERE, f"{L2B}.csv"), (cells(), UP_2023)),
         ((TRACK, f"{L2B}.csv"), (cells("2021-01-01"), UP_2023)),
         ((TRACK, f"{L2B}.csv"), (track(PLACES + 590), f"{L2B.replace('0282', '0283')}.csv")),

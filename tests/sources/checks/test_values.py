@@ -1,7 +1,5 @@
 """Places with too few decimals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Files of causes."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import geopandas
@@ -54,12 +52,9 @@ def test_a_result_without_moving_areas_is_refused(tmp_path):
 def test_cells_may_be_missing_and_parts_of_one_name_are_one_cause(tmp_path):
     parts = [LINE, affinity.translate(LINE, 500), LINE.buffer(5), LINE.centroid]
     path = written(tmp_path / "c.gpkg", parts, NAME=["tunnel", "tunnel", None, ""], reach_m=[None, "", "80", None])
-    tunnel, pit, well = causes(path)
-    assert [(one.name, one.reach_m) for one in (tunnel, pit, well)] == [
-        ("tunnel", None),
-        ("cause 3", 80.0),
-        ("cause 4", None),
-    ]
+    tunnel, *others = causes(path)
+    reaches = [(one.name, one.reach_m) for one in (tunnel, *others)]
+    assert reaches == [("tunnel", None), ("cause 3", 80.0), ("cause 4", None)]
     assert tunnel.geometry.length == pytest.approx(1000)
     assert [one.name for one in causes(written(tmp_path / "d.geojson", [LINE]))] == ["cause 1"]
 

@@ -1,7 +1,5 @@
 """What `--points` means: files, folders and patterns, each product once."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A window of time: which epochs are in it, and which windows are refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Profile rows of the first generation: no header, one building a line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of footprints for the tests of their readers."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -7,10 +7,8 @@ import shapely
 
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.globe import cut, to_degrees
-from tests.refusals import warned, warning_keys
-from tests.sources.footprints.test_cases import CASES
+from tests.refusals import warning_keys
 
-FIJI = CASES / "fiji-geojson"
 CRS = "EPSG:32760"
 EAST, NORTH = 819_787.0, 8_140_000.0
 """180 degrees in that zone."""
@@ -46,15 +44,9 @@ def turned(from_, shape):
     ],
     ids=["cut", "around", "0 to 360", "-360 to 0", "beyond 180", "beyond -180", "heights"],
 )
-@pytest.mark.parametrize("suffix", ["geojson", "gpkg", "parquet"])
-def test_the_same_buildings_without_a_warning(tmp_path, caplog, change, suffix):
-    path = tmp_path / f"f.{suffix}"
-    frame = degrees(change)
-    if suffix == "geojson":
-        path.write_text(frame.to_json())
-    else:
-        (frame.to_parquet if suffix == "parquet" else frame.to_file)(path)
-    found = read_buildings(path, CRS)
+def test_the_same_buildings_without_a_warning(tmp_path, caplog, change):
+    (tmp_path / "f.geojson").write_text(degrees(change).to_json())
+    found = read_buildings(tmp_path / "f.geojson", CRS)
     assert found["building_id"].tolist() == list("abc")
     assert shapely.get_num_geometries(found.geometry.to_numpy()).tolist() == [1, 1, 1]
     assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses().geometry.to_numpy()).max() < 0.05
@@ -66,10 +58,3 @@ def test_the_web_s_mercator_ends_there_too(tmp_path, caplog):
     found = read_buildings(tmp_path / "f.gpkg", CRS)
     assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses().geometry.to_numpy()).max() < 0.05
     assert not warning_keys(caplog)
-
-
-def test_the_case_of_fiji(caplog):
-    found = read_buildings(FIJI / "fp_fj.geojson", CRS)
-    assert found.attrs["repaired"] == []
-    assert found.attrs["multipart"] == 0
-    assert not warned(caplog, "footprints.repaired")

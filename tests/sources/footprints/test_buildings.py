@@ -78,8 +78,9 @@ def test_ids_in_the_index_of_a_geoparquet_are_ids(tmp_path, index, column):
         assert read["part"].tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize("name", ["f.geojson", "f.geojsonl", "f.geojson.gz"])
-@pytest.mark.parametrize("time", ["", "T00:00:00"])
+@pytest.mark.parametrize(
+    ("name", "time"), [("f.geojson", ""), ("f.geojson", "T00:00:00"), ("f.geojsonl", ""), ("f.geojson.gz", "")]
+)
 def test_ids_that_look_like_dates_stay_as_they_are_written(tmp_path, name, time):
     ids = [f"2024-01-0{number}{time}" for number in range(1, 4)]
     path = save(in_degrees().assign(building_id=ids), tmp_path / name)
@@ -105,12 +106,10 @@ ASSIGNED = ["B0000001", "B0000002", "B0000003"]
     ("ids", "names"),
     [
         (["way/7", "way/9", "relation/7"], ["way/7", "way/9", "relation/7"]),
-        (["7", "9", "8"], ["7", "9", "8"]),
         ([70, 90, 80], ["70", "90", "80"]),
         ([7, 7, 8], ASSIGNED),
         ([None, 70, 80], ASSIGNED),
         ([0, 1, 2], ASSIGNED),
-        (["a", "a", "b"], ASSIGNED),
         (["a", None, "b"], ASSIGNED),
         ([None] * 3, ASSIGNED),
     ],
@@ -121,12 +120,6 @@ def test_the_ids_of_a_geojsons_features_name_the_buildings_if_they_tell_them_apa
     features = [one if own is None else {**one, "id": own} for one, own in zip(features, ids, strict=True)]
     (tmp_path / "f.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
     assert read_buildings(tmp_path / "f.geojson", CRS)["building_id"].tolist() == names
-
-
-def test_a_building_id_in_other_letters_becomes_the_building_id(tmp_path):
-    read = read_buildings(save(squares().rename(columns={"building_id": "Building_ID"}), tmp_path / "f.gpkg"), CRS)
-    assert read["building_id"].tolist() == ["H0", "H1", "H2"]
-    assert [column.casefold() for column in read.columns].count("building_id") == 1
 
 
 def test_a_multipolygon_of_one_part_is_a_polygon_of_several_stays_and_z_goes(tmp_path):
@@ -167,11 +160,9 @@ ODD: dict[str, tuple[dict[str, Any] | None, str]] = {
     "bow-tie": (polygon(BOW_TIE), "ground in doubt"),
     "line drawn as a polygon": (polygon(LINE), "without area"),
     "open ring": (polygon(SQUARE[:-1]), ABSENT),
-    "two corners": (polygon(SQUARE[:2]), ABSENT),
     "null": (None, ABSENT),
     "empty": ({"type": "Polygon", "coordinates": []}, ABSENT),
     "point": ({"type": "Point", "coordinates": SQUARE[0]}, "Point and no polygon"),
-    "points": ({"type": "MultiPoint", "coordinates": SQUARE}, "MultiPoint and no polygon"),
     "line": ({"type": "LineString", "coordinates": SQUARE}, "LineString and no polygon"),
     "collection": (
         {"type": "GeometryCollection", "geometries": [{"type": "Point", "coordinates": SQUARE[0]}]},
@@ -187,14 +178,12 @@ ODD: dict[str, tuple[dict[str, Any] | None, str]] = {
 def test_a_feature_that_is_no_footprint_is_left_out_and_named(tmp_path, caplog, kind):
     """A file of nothing else is refused with the same words."""
     shape, why = ODD[kind]
-    for place in (0, 2):
-        caplog.clear()
-        shapes = [shape if number == place else moved(number) for number in range(3)]
-        read = read_buildings(geojson(tmp_path / "f.geojson", shapes), "EPSG:32633")
-        assert read["building_id"].tolist() == [f"H{number}" for number in range(3) if number != place]
-        assert read.index.tolist() == [0, 1]
-        assert read.attrs["left_out"] == [f"H{place}"]
-        assert warned(caplog, "footprints.left_out", "f.geojson: 1 of 3", why, f"(feature {place + 1} (H{place}))")
+    shapes = [moved(0), shape, moved(2)]
+    read = read_buildings(geojson(tmp_path / "f.geojson", shapes), "EPSG:32633")
+    assert read["building_id"].tolist() == ["H0", "H2"]
+    assert read.index.tolist() == [0, 1]
+    assert read.attrs["left_out"] == ["H1"]
+    assert warned(caplog, "footprints.left_out", "f.geojson: 1 of 3", why, "(feature 2 (H1))")
     with pytest.raises(InputError, match=rf"f\.geojson: (.|\n)*{why}"):
         read_buildings(geojson(tmp_path / "f.geojson", [shape, shape]), "EPSG:32633")
 
@@ -340,31 +329,29 @@ MOON = json.dumps(
     ("members", "key", "place"),
     [
         ({"../f.geojson": "{}"}, "archive.outside_path", "'../f.geojson'"),
-        ({"C:/f.geojson": "{}"}, "archive.outside_path", "C:/f.geojson"),
-        ({"f.geojson": b"0" * 5_000_000}, "archive.too_large", "member f.geojson unpacks to 5,000,000 bytes"),
         ({"inner.zip": b"PK"}, "archive.no_footprints", "inner.zip"),
         ({"f.shp": b""}, "footprints.unreadable", "Download"),
         ({"f.geojson": b""}, "footprints.unreadable", "Download"),
         ({"f.geojson": MOON.replace("[]", json.dumps([feature(moved(0), {})]))}, "geojson.unknown_crs", "moon"),
     ],
-    ids=["outside", "drive", "far larger", "zip in a zip", "empty shp", "empty geojson", "crs"],
+    ids=["outside", "zip in a zip", "empty shp", "empty geojson", "crs"],
 )
 def test_a_zip_that_is_not_safe_or_has_no_footprints_is_refused(tmp_path, members, key, place):
     with refuses(key, "f.zip", place):
         read_buildings(zipped(tmp_path / "f.zip", members), CRS)
 
 
-PACKED = {
-    "cut": (lambda text: gzip.compress(text)[:-9], "archive.damaged"),
-    "far larger": (lambda text: gzip.compress(b" " * 50_000_000), "archive.too_large"),
-    "crs": (lambda text: gzip.compress(text.replace(b"CRS84", b"moon")), "geojson.unknown_crs"),
-}
-
-
-@pytest.mark.parametrize(("pack", "key"), PACKED.values(), ids=PACKED)
-def test_a_gzip_that_is_not_whole_or_not_safe_is_refused(tmp_path, pack, key):
-    plain = save(in_degrees(), tmp_path / "f.geojson").read_bytes()
-    (tmp_path / "o p.geojson.gz").write_bytes(pack(plain))
+@pytest.mark.parametrize(
+    ("packed", "key"),
+    [
+        (gzip.compress(MOON.encode())[:-9], "archive.damaged"),
+        (gzip.compress(b" " * 50_000_000), "archive.too_large"),
+        (gzip.compress(MOON.encode()), "geojson.unknown_crs"),
+    ],
+    ids=["cut", "far larger", "crs"],
+)
+def test_a_gzip_that_is_not_whole_or_not_safe_is_refused(tmp_path, packed, key):
+    (tmp_path / "o p.geojson.gz").write_bytes(packed)
     with refuses(key, "o p.geojson.gz"):
         read_buildings(tmp_path / "o p.geojson.gz", CRS)
 
@@ -377,8 +364,9 @@ def test_a_gzip_of_padded_texts_is_read(tmp_path, name):
     assert_same_ground(read_buildings(path, CRS, stated={"*.csv.gz": Footprints(crs=CRS)}))
 
 
-@pytest.mark.parametrize("name", ["f.csv", "f.csv.gz", "f.geojsonl", "f.json.gz"])
-@pytest.mark.parametrize("separator", ["", "\x1e"])
+@pytest.mark.parametrize(
+    ("name", "separator"), [("f.csv", ""), ("f.csv.gz", ""), ("f.geojsonl", "\x1e"), ("f.json.gz", "")]
+)
 def test_a_feature_a_line_is_read_whatever_the_name_says(tmp_path, name, separator):
     lines = [f"{separator}{json.dumps(feature(moved(number), {'height': -1}))}\n" for number in range(3)]
     text = "".join(lines).encode()
@@ -387,10 +375,12 @@ def test_a_feature_a_line_is_read_whatever_the_name_says(tmp_path, name, separat
     assert (len(read), read.attrs["source_crs"]) == (3, "EPSG:4326")
 
 
-@pytest.mark.parametrize("name", ["f.gpkg", "f.shp", "f.parquet"])
 @pytest.mark.parametrize(
-    ("crs", "example", "why"),
-    [(CRS, "EPSG:32633", "cannot be degrees"), ("EPSG:4326", "EPSG:4326", "look like degrees")],
+    ("name", "crs", "example", "why"),
+    [
+        *((name, CRS, "EPSG:32633", "cannot be degrees") for name in ("f.gpkg", "f.shp", "f.parquet")),
+        ("f.gpkg", "EPSG:4326", "EPSG:4326", "look like degrees"),
+    ],
 )
 def test_footprints_without_crs_are_refused_with_the_line_that_states_it(tmp_path, name, crs, example, why):
     path = save(squares().to_crs(crs).set_crs(None, allow_override=True), tmp_path / name)
@@ -411,19 +401,9 @@ def test_what_was_found_and_done_is_counted_and_warned_of(tmp_path, caplog):
     pair = shapely.MultiPolygon([shapely.box(x + 50, y, x + 60, y + 9), shapely.box(x + 70, y, x + 80, y + 9)])
     drawn = geopandas.GeoDataFrame({"building_id": ["s", None, "p", "p"]}, geometry=[spike, ring, pair, pair], crs=CRS)
     read = read_buildings(save(drawn, tmp_path / "f.gpkg"), CRS)
-    assert read.attrs == {
-        "source_crs": "EPSG:3035",
-        "repaired": ["s"],
-        "left_out": [],
-        "assigned_ids": 1,
-        "duplicates_dropped": 1,
-        "drawn_twice": 0,
-        "covered": 0,
-        "overlapping": 0,
-        "heights_unknown": 0,
-        "multipart": 1,
-        "with_holes": 1,
-    }
+    one, none = ("assigned_ids", "duplicates_dropped", "multipart", "with_holes"), ("drawn_twice", "covered")
+    counts = dict.fromkeys(one, 1) | dict.fromkeys((*none, "overlapping", "heights_unknown"), 0)
+    assert read.attrs == {"source_crs": "EPSG:3035", "repaired": ["s"], "left_out": [], **counts}
     assert read["building_id"].tolist() == ["s", "B0000002", "p"]
     assert read.index.tolist() == [0, 1, 2]
     np.testing.assert_allclose(read.area, [81, 375, 180], atol=1e-6)

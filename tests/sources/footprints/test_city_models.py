@@ -133,16 +133,17 @@ def check_gml(path, text):
     return read
 
 
-@pytest.mark.parametrize("kind", ["ground", "linked", "flat", "solid", "part"])
-@pytest.mark.parametrize("version", ["1.0", "2.0", "3.0"])
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("ground", "1.0"), *((kind, "2.0") for kind in ("ground", "linked", "flat", "solid", "part")), ("ground", "3.0")],
+)
 def test_of_city_gml_the_ground_of_each_building_is_read(tmp_path, kind, version):
     read = check_gml(tmp_path / "f.gml", city_gml(kind, version))
     assert read["Gemeinde"].tolist() == ["053"]
     assert [path.name for path in tmp_path.iterdir()] == ["f.gml"]
 
 
-@pytest.mark.parametrize("kind", ["ground", "part", "flat", "plain"])
-@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize(("kind", "indent"), [("ground", None), ("part", 2), ("flat", None), ("plain", None)])
 def test_of_city_json_the_ground_of_each_building_is_read(tmp_path, kind, indent):
     (tmp_path / "f.city.json").write_text(json.dumps(city_json((kind, kind)), indent=indent))
     check(read_buildings(tmp_path / "f.city.json", CRS))

@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
-from tests.refusals import refuses, warned
+from tests.refusals import refuses
 from tests.sources.footprints.drawn import CRS, assert_same_ground, contents, in_degrees, save
 from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import squares, zipped
@@ -21,13 +21,6 @@ IDS = ["H0", "H1", "H2"]
 def test_a_zipped_geodatabase_is_read_wherever_its_files_are(tmp_path, name, inside):
     squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
     assert_same_ground(read_buildings(zipped(tmp_path / name, contents(tmp_path / "b.gdb", inside)), CRS))
-
-
-def test_a_zip_with_two_geodatabases_warns_which_is_read(tmp_path, caplog):
-    squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
-    both = {**contents(tmp_path / "b.gdb", "roads.gdb/"), **contents(tmp_path / "b.gdb", "buildings.gdb/")}
-    assert len(read_buildings(zipped(tmp_path / "f.zip", both), CRS)) == 3
-    assert warned(caplog, "archive.member_chosen", "f.zip", "buildings.gdb is read")
 
 
 def test_of_the_layers_of_geofabrik_the_buildings_are_read(tmp_path):
@@ -63,17 +56,12 @@ EMPTY = '{"type": "FeatureCollection", "features": []}'
 REPORT = b'<?xml version="1.0"?>\n<ows:ExceptionReport xmlns:ows="x"></ows:ExceptionReport>'
 NO_FOOTPRINTS = {
     "report.geojson": (REPORT, "file.foreign", "error message"),
-    "service.geojson": (b"<ServiceExceptionReport version='1.2.0'/>", "file.foreign", "error message"),
     "page.geojson": (b"\n<!DOCTYPE html><html><body>Log in</body></html>", "file.foreign", "web page"),
     "lfs.geojson": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "file.foreign", "Git LFS"),
     "tiles.geojson": (b"PMTiles\x03" + b"\0" * 200, "file.foreign", "map tiles"),
-    "f.mbtiles": (b"SQLite format 3\0", "file.foreign", "map tiles"),
     "utf16.geojson": (EMPTY.encode("utf-16"), "file.foreign", "UTF-16"),
-    "utf16be.geojson": (EMPTY.encode("utf-16-be"), "file.foreign", "UTF-16"),
     "overpass.json": ((CASES / "messages" / "overpass.json").read_bytes(), "file.foreign", "out:xml"),
-    "elements.json": (b'{"elements": [{"type": "node", "id": 1}]}', "file.foreign", "Overpass"),
     "token.json": (b'{"error": {"code": 499, "message": "Token Required"}}', "file.foreign", "error message"),
-    "detail.geojson": (b'{"detail": "Authentication credentials were not provided."}', "file.foreign", "error message"),
     "forbidden.zip": (b'{"message": "Forbidden"}', "archive.not_a_zip", "error message"),
     "begins.zip": (b"PK is not how it begins", "archive.not_a_zip", "Download"),
     "layers.gml": (b'<wfs:WFS_Capabilities xmlns:wfs="w"/>', "file.foreign", "GetFeature"),
@@ -88,10 +76,8 @@ NO_FOOTPRINTS = {
     "f.geojson.bz2": (bz2.compress(b"{}"), "file.foreign", "bzip2"),
     "f.gpkg.xz": (lzma.compress(b"{}"), "file.foreign", "xz"),
     "f.7z": (b"7z\xbc\xaf\x27\x1c" + b"\0" * 60, "file.foreign", "7z"),
-    "f.rar": (b"Rar!\x1a\x07" + b"\0" * 60, "file.foreign", "rar"),
     "f.prj": (b'PROJCS["ETRS89"]', "shapefile.part", ".shp"),
     "f.txt": (b"notes about the buildings\n", "footprints.unknown_format", "GeoJSON"),
-    "f.png": (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "footprints.unknown_format", "GeoJSON"),
 }
 """Name -> content, key and what the message names: none is called damaged."""
 

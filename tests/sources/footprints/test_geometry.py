@@ -70,10 +70,8 @@ def test_the_ground_of_a_repaired_polygon_is_the_one_drawn(name):
         (shapely.Polygon([(0, 0), (10, 0), (0, 10), (10, 12)]), None),  # one with unequal wings
         (shapely.Polygon(SQUARE + SQUARE), 100.0),  # round twice
         (shapely.Polygon(SQUARE, [moved(HOLE, 20)]), 4.0),  # a hole outside
-        (shapely.Polygon(SQUARE, [moved(HOLE, -3)]), 2.0),  # a hole half outside
         (shapely.Polygon(SQUARE, [HOLE, HOLE]), 4.0),  # a hole twice: cut out, or filled again?
         (shapely.MultiPolygon([shapely.Polygon(SQUARE), shapely.Polygon(moved(SQUARE, 5))]), 50.0),
-        (shapely.MultiPolygon([shapely.Polygon(SQUARE), shapely.Polygon(HOLE)]), 4.0),  # a part, or a courtyard?
         (shapely.Polygon([(0, 0), (10, 0), (0, 0), (0, 0)]), 0.0),  # a line: no ground at all
     ],
 )
@@ -128,13 +126,7 @@ def test_certain_is_what_goes_round_every_place_once_at_most_and_in_one_sense(co
         assert repaired.symmetric_difference(ground).area < 0.1
 
 
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    spikes=st.integers(1, 3),
-    repeats=st.integers(0, 3),
-    turn=st.floats(0, 6.28),
-    backwards=st.booleans(),
-)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.integers(0, 3), st.floats(0, 6.28), st.booleans())
 def test_spikes_and_repeated_corners_never_change_the_ground(seed, spikes, repeats, turn, backwards):
     rng = np.random.default_rng(seed)
     angle = np.sort(rng.uniform(0, 2 * np.pi, 9)) + turn

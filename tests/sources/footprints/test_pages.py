@@ -35,16 +35,13 @@ def members(**found):
         ({"totalFeatures": 36, "numberReturned": 20}, Page(36, 20)),  # GeoServer
         ({"totalFeatures": "unknown", "numberReturned": 20}, Page(None, 20)),
         ({"numberMatched": 36, "numberReturned": 20, "links": [SELF, NEXT]}, Page(36, 20, True)),  # pygeoapi
-        ({"links": [NEXT]}, Page(has_more=True)),  # ldproxy, without a count
         ({"links": [SELF, {"rel": "prev", "href": "https://example.org"}]}, Page()),  # the last page
         ({"links": {"next": "https://example.org/?page=2"}}, Page(has_more=True)),  # JSON:API
         ({"_links": {"next": {"href": "/items?page=2"}}}, Page(has_more=True)),  # HAL
         ({"exceededTransferLimit": True}, Page(has_more=True)),  # ArcGIS
-        ({"exceededTransferLimit": False}, Page()),
         ({"properties": {"exceededTransferLimit": True}}, Page(has_more=True)),  # ArcGIS Online
         ({"count": 36, "next": "https://example.org/?page=2", "previous": None}, Page(36, None, True)),  # Django REST
         ({"count": 36, "next": None, "previous": "https://example.org/?page=1"}, Page(36)),
-        ({"count": 36}, Page()),
         ({"context": {"matched": 36, "returned": 20}}, Page(36, 20)),  # STAC
         ({"@odata.nextLink": "https://example.org/?skip=20"}, Page(has_more=True)),
         ({"remark": "runtime error: Query timed out"}, Page(fault="runtime error: Query timed out")),  # Overpass
@@ -78,10 +75,7 @@ OSM = '<?xml version="1.0"?>\n<osm version="0.6" generator="Overpass API"><node 
         (GML.format('numberMatched="unknown" numberReturned="20"', ""), Page(None, 20)),
         (GML.format('numberOfFeatures="20"', ""), Page(None, 20)),  # WFS 1.1 counts what it gives
         (GML.format('numberReturned="20"', "<wfs:truncatedResponse/>"), Page(None, 20, fault="truncatedResponse")),
-        (
-            OSM.format("runtime error: Query timed out"),
-            Page(fault="runtime error: Query timed out "),
-        ),
+        (OSM.format("runtime error: Query timed out"), Page(fault="runtime error: Query timed out ")),
         (OSM.format("from the extract of Monday"), Page()),
     ],
 )
@@ -103,10 +97,7 @@ def test_a_page_is_read_with_a_warning_of_both_numbers(tmp_path, caplog, name):
         ({}, None, ""),
         ({"numberMatched": 3, "numberReturned": 3, "links": [NEXT]}, None, ""),
         ({"numberMatched": 3, "numberReturned": 1}, None, ""),  # pages that were joined keep the number of the first
-        ({"numberMatched": 4, "numberReturned": 4}, None, ""),  # of several layers
-        ({"numberReturned": 3}, None, ""),
         ({"numberReturned": 1000}, "page.usual_limit", "1000 features"),
-        ({"numberReturned": 25}, "page.usual_limit", "25 features"),
         ({"numberReturned": 1300}, None, ""),
         ({"numberReturned": 1000, "numberMatched": 1000}, None, ""),
         ({"numberMatched": 4}, "page.incomplete", "3 features of 4 "),

@@ -7,24 +7,28 @@ from hypothesis import strategies as st
 
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.refusals import refuses, warned
-from tests.sources.make import squares, zipped
+from tests.sources.make import FEWER, squares, zipped
 
 CRS = "EPSG:3035"
 pytestmark = pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
 
 
-@pytest.fixture(params=["file", "folder", "zip"])
+every_way = pytest.mark.parametrize("given", ["file", "folder", "zip"], indirect=True)
+
+
+@pytest.fixture
 def given(request, tmp_path):
-    """Write three footprints, change their files by name, and give what the user gives."""
+    """Write three footprints, change their files by name, and give what the user gives: a file if nothing is said."""
+    way = getattr(request, "param", "file")
 
     def make(change):
         folder = tmp_path / "shape"
         folder.mkdir()
         squares().to_file(folder / "f.shp")
         change(folder)
-        if request.param == "zip":
+        if way == "zip":
             return zipped(tmp_path / "f.zip", {f"deep/{path.name}": path.read_bytes() for path in folder.iterdir()})
-        return folder / next(folder.glob("*.[sS][hH][pP]")).name if request.param == "file" else folder
+        return folder / next(folder.glob("*.[sS][hH][pP]")).name if way == "file" else folder
 
     return make
 
@@ -61,6 +65,7 @@ REFUSED = {
 """What is wrong -> how it comes about, the key, and the figures or the part that the message names."""
 
 
+@every_way
 @pytest.mark.parametrize("case", REFUSED)
 def test_one_that_is_not_whole_is_refused(given, case):
     change, key, *places = REFUSED[case]
@@ -69,10 +74,12 @@ def test_one_that_is_not_whole_is_refused(given, case):
         read_buildings(path, CRS)
 
 
+@every_way
 def test_one_that_is_whole_is_read(given):
     assert read_buildings(given(lambda folder: None), CRS)["building_id"].tolist() == ["H0", "H1", "H2"]
 
 
+@every_way
 def test_the_table_may_be_named_in_other_letters(given):
     def rename(folder):
         for path in list(folder.iterdir()):
@@ -147,15 +154,15 @@ def test_a_letter_that_was_cut_at_the_end_of_its_cell_goes(given, caplog):
 def test_a_language_that_the_table_states_counts_unless_the_texts_are_utf_8(
     given, caplog, names, encoding, language, word
 ):
-    assert (
-        read_buildings(given(silent(names, encoding, language)), CRS, id_column="NAME")["building_id"].tolist() == names
-    )
+    read = read_buildings(given(silent(names, encoding, language)), CRS, id_column="NAME")
+    assert read["building_id"].tolist() == names
     assert bool(warned(caplog, "shapefile.wrong_code_page", word or "")) == (word is not None)
 
 
 LETTERS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zs")), min_size=1, max_size=8)
 
 
+@FEWER
 @whatever(names=st.lists(LETTERS, min_size=3, max_size=3))
 def test_whatever_was_written_in_utf_8_is_read_as_that(tmp_path, names):
     squares().assign(NAME=names).to_file(tmp_path / "f.shp", encoding="UTF-8")

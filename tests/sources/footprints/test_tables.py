@@ -15,7 +15,7 @@ from plumbline.params import Footprints
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.refusals import refuses, warned, warning_keys
 from tests.sources.footprints.drawn import CRS, assert_same_ground, in_degrees, save
-from tests.sources.make import squares
+from tests.sources.make import FEWER, squares
 
 DEGREES = {"*": Footprints(crs="EPSG:4326")}
 
@@ -57,10 +57,8 @@ def test_a_stated_crs_counts_only_where_the_file_states_none(tmp_path, caplog):
 @pytest.mark.parametrize("kind", ["ewkt", "ewkb"])
 def test_outlines_of_postgis_have_their_crs_with_them(tmp_path, kind):
     shapes = shapely.set_srid(in_degrees().geometry.to_numpy(), 4326)
-    outlines = [
-        f"SRID=4326;{shape.wkt}" if kind == "ewkt" else shapely.to_wkb(shape, hex=True, include_srid=True)
-        for shape in shapes
-    ]
+    write = shapely.to_wkb if kind == "ewkb" else lambda shape, **_: f"SRID=4326;{shape.wkt}"
+    outlines = [write(shape, hex=True, include_srid=True) for shape in shapes]
     path = tmp_path / "f.csv.gz"
     path.write_bytes(gzip.compress(text(in_degrees(), outlines=outlines).encode()))
     assert_same_ground(read_buildings(path, CRS))
@@ -107,11 +105,8 @@ def test_a_crs_of_geoarrow_counts_and_another_that_is_stated_does_not(tmp_path, 
 
 def test_of_a_parquet_with_centres_too_the_polygons_are_read(tmp_path):
     frame = in_degrees()
-    columns = {
-        "building_id": frame["building_id"].to_list(),
-        "centre": shapely.to_wkb(shapely.centroid(frame.geometry.to_numpy())),
-        "form": shapely.to_wkb(frame.geometry),
-    }
+    centre = shapely.to_wkb(shapely.centroid(frame.geometry.to_numpy()))
+    columns = {"building_id": frame["building_id"].to_list(), "centre": centre, "form": shapely.to_wkb(frame.geometry)}
     pq.write_table(pa.table(columns), tmp_path / "f.parquet")
     assert_same_ground(read_buildings(tmp_path / "f.parquet", CRS, stated=DEGREES))
 
@@ -142,6 +137,7 @@ def test_overture_is_read_with_its_ids_and_nested_columns(tmp_path):
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters='"\r\n\0'), min_size=1, max_size=12)
 
 
+@FEWER
 @given(names=st.lists(NAMES | st.sampled_from(["007", "1e3"]), min_size=3, max_size=3))
 def test_texts_and_numbers_beside_the_outlines_stay_as_they_are(tmp_path, names):
     path = tmp_path / "f.csv"

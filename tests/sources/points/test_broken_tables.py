@@ -34,9 +34,8 @@ class Reader:
     def write(self, folder: Path, cells: list[dict[str, str]], columns: list[str]) -> Path:
         lines = [columns, *([row[name] for name in columns] for row in cells)]
         path = folder / "table_U.csv"
-        path.write_text(
-            "".join(",".join(line) + "\n" for line in lines), encoding="utf-8", errors="replace", newline=""
-        )
+        content = "".join(",".join(line) + "\n" for line in lines)
+        path.write_text(content, encoding="utf-8", errors="replace", newline="")
         return path
 
     def read(self, path: Path) -> Track | None:
@@ -113,10 +112,8 @@ def test_a_repeated_row_counts_once_where_rows_are_named_and_a_repeated_column_i
     assert as_set(track, named) == as_set(wanted, named)
     assert len(track) == len(wanted) + (not named)
     assert dict(track.dropped) == ({"duplicate_id": 1} if named else {})
-    assert (
-        reader.read(reader.write(tmp_path, cells, [*columns, data.draw(st.sampled_from([c for c in columns if c]))]))
-        is None
-    )
+    twice = data.draw(st.sampled_from([name for name in columns if name]))
+    assert reader.read(reader.write(tmp_path, cells, [*columns, twice])) is None
 
 
 @every_reader

@@ -27,13 +27,8 @@ def write_all(folder):
         paths[name] = folder / f"{number}"
         paths[name].write_text(content, encoding="utf-8")
     paths["mintpy"] = write_mintpy.Stack().write(folder / "5")
-    about = {
-        "0": Product(component="up"),
-        "2": Product(**ANGLES),
-        "3": Product(**ANGLES),
-        "4": write_columns.described(),
-    }
-    return paths, about
+    asked = Product(**ANGLES)
+    return paths, {"0": Product(component="up"), "2": asked, "3": asked, "4": write_columns.described()}
 
 
 @pytest.mark.parametrize("asked", ["egms", "egms-l3", "depsi", "stamps", "mintpy", "columns"])

@@ -1,4 +1,3 @@
-import numpy as np
 import pytest
 
 from plumbline.params import Product
@@ -25,14 +24,6 @@ def test_a_file_comes_back_without_its_row_of_metadata(tmp_path):
 def test_columns_are_told_by_their_numbers_wherever_they_stand_whatever_the_matrix_is_called(tmp_path):
     content = text(rows(), HEADER[::-1]).replace("export_res_", "ts_")
     assert_track(read_points(write(tmp_path, content), PRODUCTS), expected(IDS, [0.0] * 6, "s"))
-
-
-def test_points_of_one_place_are_all_kept(tmp_path):
-    cells = rows()
-    track = read_points(write(tmp_path, text([*cells, cells[-1]])), PRODUCTS)
-    assert len(track) == 7
-    np.testing.assert_array_equal(track.displacement[5], track.displacement[6])
-    assert len(set(track.point_id)) == 7
 
 
 @pytest.mark.parametrize(

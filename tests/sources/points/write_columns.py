@@ -1,7 +1,5 @@
 """A csv of somebody's own: names, units, sign, separator and decimal sign of their choice."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from plumbline.params import Product

@@ -1,7 +1,5 @@
 """EGMS L3: motion up or east in cells of 100 m; the same columns for both."""
 
-from __future__ import annotations
-
 from tests.sources.make import L3, rows
 
 LETTER = {"up": "U", "east": "E"}

@@ -1,7 +1,5 @@
 """A few points, as a track: what the writers of the formats write, and what the readers must give back."""
 
-from __future__ import annotations
-
 import numpy as np
 from pyproj import Transformer
 

@@ -1,7 +1,5 @@
 """StaMPS's time series as StaMPS-Visualizer's MATLAB script exports them: a matrix with a row of metadata."""
 
-from __future__ import annotations
-
 from datetime import date
 
 from tests.sources.points.write_points import DAYS, LATITUDE, LONGITUDE, degrees, series

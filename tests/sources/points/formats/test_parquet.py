@@ -65,7 +65,6 @@ def test_spaces_around_the_names_of_columns_are_passed_over(tmp_path):
         ("pid", pa.array([1.5] * 6), "parquet.column_type", [": double", "text"]),
         ("los_up", pa.array([None] * 6, pa.float64()), "points.out_of_range", [", row 1, ", ": no value"]),
         (EPOCHS[1], pa.array([0.0, 0, 0, 0, 1e300, 0]), "points.impossible_displacement", [", row 5, ", ": inf mm"]),
-        ("height_ortho", pa.array([[1.0]] * 6), "parquet.column_type", [": list<", "numbers"]),
     ],
 )
 def test_a_column_that_is_not_what_it_has_to_be_is_named(tmp_path, column, values, key, places):

@@ -1,7 +1,5 @@
 """Headers of published layouts, with points and displacements in them."""
 
-from __future__ import annotations
-
 from tests.sources.points.write_points import DAYS, degrees, line_of_sight, series
 
 PLACED = "CODE={id}; LAT={lat}; LON={lon}"
