@@ -68,36 +68,30 @@ def widths(model: Diagnosis) -> list[int]:
 
 
 @pytest.mark.parametrize("settings", VARIANTS, ids=str)
-def test_half_of_the_channels_are_really_gone(tiny, data, settings):
+def test_half_of_the_channels_are_really_gone_and_all_else_stays(tiny, data, settings, tmp_path):
     whole = network(data, **settings)
+    weights, said = {name: value.clone() for name, value in whole.state_dict().items()}, answers(whole, data)
     half = pruned(tiny, whole, data, 0.5)
     assert widths(half) == [width // 2 for width in widths(whole)]
     # A matrix between two halved layers has a quarter of its weights left; those at the ends have half.
     before, after = count_parameters(whole.network)["total"], count_parameters(half.network)["total"]
     assert after < 0.45 * before
     assert sum(value.numel() for value in half.network.state_dict().values()) == pytest.approx(after, rel=0.05)
-    assert all(torch.isfinite(part).all() for part in answers(half, data))
+    for name, value in whole.named_buffers():
+        assert name.startswith("network.") or torch.equal(value, half.get_buffer(name)), name
 
-
-@pytest.mark.parametrize("settings", VARIANTS[:2], ids=str)
-def test_it_answers_like_itself_after_saving_and_loading(tiny, data, settings, tmp_path):
-    half = pruned(tiny, network(data, **settings), data, 0.5)
     save_diagnosis(half, tmp_path)
     again = load_diagnosis(tmp_path)
     for left, right in zip(answers(half, data), answers(again, data), strict=True):
+        assert torch.isfinite(left).all()
         assert torch.equal(left, right)
     assert read_json(tmp_path / "model.json") == spec_of(half.network).model_dump()
     assert widths(again) == widths(half)
 
-
-def test_the_original_is_left_as_it_was(tiny, data):
-    whole = network(data)
-    weights = {name: value.clone() for name, value in whole.state_dict().items()}
-    said = answers(whole, data)
-    pruned(tiny, whole, data, 0.5)
+    # The original is as it was.
     assert weights.keys() == whole.state_dict().keys()
     assert all(torch.equal(weights[name], value) for name, value in whole.state_dict().items())
-    fresh = dict(network(data).named_parameters())
+    fresh = dict(network(data, **settings).named_parameters())
     for name, parameter in whole.named_parameters():
         assert parameter.grad is None
         assert parameter.requires_grad == fresh[name].requires_grad
@@ -120,15 +114,7 @@ def test_channels_that_do_nothing_go_first(tiny, data, importance):
     assert (kept > 0).all()
 
 
-def test_statistics_are_kept_to_the_last_digit(tiny, data):
-    whole = network(data)
-    half = pruned(tiny, whole, data, 0.5)
-    for name, value in whole.named_buffers():
-        if not name.startswith("network."):
-            assert torch.equal(value, half.get_buffer(name)), name
-
-
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+@pytest.mark.parametrize("settings", VARIANTS[::3], ids=str)
 def test_one_group_alone_is_pruned_where_it_is_named(tiny, data, settings):
     whole = network(data, **settings)
     groups = channel_groups(whole)
@@ -160,7 +146,7 @@ def test_whole_heads_go_and_the_network_knows_how_many_are_left(tiny, data, tmp_
     assert spec_of(prune(whole, halves, found, heads=9).network) == spec_of(prune(whole, halves, found).network)
 
 
-@pytest.mark.parametrize("settings", [{"heads": 4}, {"heads": 32, "attention_layers": 2}], ids=str)
+@pytest.mark.parametrize("settings", [{"heads": 4}, {"heads": 32}], ids=str)
 @pytest.mark.parametrize("share", [0.0, 0.99])
 def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings, share):
     """With none to take, or with heads of one channel."""
@@ -174,7 +160,7 @@ def test_whole_heads_go_whether_channels_of_them_do_or_not(tiny, data, settings,
     assert all(torch.isfinite(part).all() for part in answers(one, data))
 
 
-@pytest.mark.parametrize("settings", VARIANTS, ids=str)
+@pytest.mark.parametrize("settings", VARIANTS[::3], ids=str)
 def test_of_every_group_something_stays_and_no_more_than_that(tiny, data, settings):
     """A ratio that leaves less than one channel must not leave them all."""
     whole = network(data, **settings)
@@ -187,9 +173,8 @@ def test_of_every_group_something_stays_and_no_more_than_that(tiny, data, settin
     assert all(torch.isfinite(part).all() for part in answers(least, data))
 
 
-@pytest.mark.parametrize("settings", VARIANTS[:3], ids=str)
-def test_each_stream_keeps_a_multiple_of_the_shared_channels(tiny, data, settings):
-    whole = network(data, **settings)
+def test_each_stream_keeps_a_multiple_of_the_shared_channels(tiny, data):
+    whole = network(data, **VARIANTS[1])
     found = slopes(whole, data, tiny.params.train, 1, 0)
     for share, left in ((0.25, 24), (0.5, 16)):
         spec = spec_of(prune(whole, every(whole, share), found, multiple=4).network)

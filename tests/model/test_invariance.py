@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer
@@ -32,6 +32,7 @@ def model(request):
     return small_model(**request.param)
 
 
+@settings(max_examples=settings.default.max_examples // 3)  # of four networks and more
 @given(lengths=st.lists(st.integers(1, LONGEST), min_size=1, max_size=6), seed=st.integers(0, 99), data=st.data())
 def test_alone_in_any_batch_and_at_any_padding_length(model, lengths, seed, data):
     batch = inputs(lengths, seed=seed)

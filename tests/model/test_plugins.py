@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.onnx import OnnxExporterError
 
 from plumbline.compress.prune import channel_groups, prune, slopes
 from plumbline.core.errors import InputError
@@ -222,9 +224,11 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     ]
 
 
-@pytest.mark.heavy
-def test_a_plugin_that_cannot_be_exported_is_refused_by_name(add, tmp_path):
+@pytest.mark.parametrize("found_by", ["nobody", pytest.param("torch", marks=pytest.mark.slow)])
+def test_a_plugin_that_cannot_be_exported_is_refused_by_name(add, tmp_path, monkeypatch, found_by):
     add("POOLING", "Unexportable")
+    if found_by == "nobody":  # torch looks for seconds
+        monkeypatch.setattr(torch.onnx, "export", mock.Mock(side_effect=OnnxExporterError("of values")))
     path = tmp_path / "model.onnx"
     with refuses("onnx.not_exportable", "model.onnx", "pooling added", "section model"):
         export_onnx(built(changed("POOLING", "added")), path, 20)

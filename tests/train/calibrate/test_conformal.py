@@ -46,9 +46,9 @@ def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_
     def drawn():
         parts = []
         for points, area, spread in ((6, 80.0, 0.6), (30, 80.0, 1.2), (15, 400.0, 0.3)):
-            part = echoed(model, rng, 3000, spread=spread)
+            part = echoed(model, rng, 1500, spread=spread)
             middle = np.arcsinh(part.geometry[:, 0])
-            standard = torch.tensor(middle + rng.normal(0, spread, 3000), dtype=torch.float32)
+            standard = torch.tensor(middle + rng.normal(0, spread, 1500), dtype=torch.float32)
             parts.append(of_kind(replace(part, severity=model.permille(standard).numpy()), points, area))
         return parts
 
@@ -84,11 +84,11 @@ NARROW, WIDE = (0.4, 0.7), (1.5, 1.0)
 def test_narrow_intervals_are_held_as_wide_ones_are():
     model, rng = echo_model(), np.random.default_rng(10)
     model.network = Unsure()
-    calibrate(model, concatenate([unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]))
+    calibrate(model, concatenate([unsure(model, rng, *kind, 2500) for kind in (NARROW, WIDE)]))
     length = model.get_buffer("interval_length")
     assert length[:-1].max() > 0.5
     assert length[-1] == 0
-    again = [unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]
+    again = [unsure(model, rng, *kind, 2500) for kind in (NARROW, WIDE)]
     found = [coverage(model, part) for part in again]
     length.zero_()
     set_scales(model, raw_answers(model, concatenate(again)))

@@ -30,10 +30,9 @@ from tests.ports import free_port
 from tests.refusals import refuses
 from tests.train.data.test_distributed_sampler import apart
 from tests.train.distributed import uneven
-from tests.train.fit.test_trainer import history, run, weights, work
+from tests.train.fit.test_trainer import history, run, weights
 from tests.train.made import make_params, make_sequences, settings
 
-__all__ = ["work"]
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
 

@@ -7,9 +7,7 @@ from safetensors.torch import load_file
 
 from plumbline.train.fit import trainer as fit_module
 from plumbline.train.fit.ema import Ema
-from tests.train.fit.test_trainer import run, work
-
-__all__ = ["work"]
+from tests.train.fit.test_trainer import run
 
 
 def test_the_saved_weights_are_the_mean_over_the_steps(work, monkeypatch):
