@@ -1,7 +1,5 @@
 """Which blocks go, and that nothing else does."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

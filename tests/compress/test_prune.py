@@ -1,7 +1,5 @@
 """What pruning takes away, and what it must leave alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """How many channels of each kind of layer go."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

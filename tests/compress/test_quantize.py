@@ -1,7 +1,5 @@
 """int8: which layers, from which data, and how near to the float model."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

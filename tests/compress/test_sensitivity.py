@@ -1,7 +1,5 @@
 """The scan of what pruning each group of channels alone costs."""
 
-from __future__ import annotations
-
 from plumbline.compress import sensitivity
 from plumbline.compress.prune import slopes
 from plumbline.compress.sensitivity import draw, scan

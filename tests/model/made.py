@@ -1,7 +1,5 @@
 """Small networks with all their statistics set, and raw inputs for them."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 from typing import Any
 

@@ -6,14 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core.errors import InputError
-from plumbline.model.diagnosis import (
-    SEVERITY_FLOOR,
-    YEARS,
-    asinh,
-    asinh_written_out,
-    load_diagnosis,
-    save_diagnosis,
-)
+from plumbline.model.diagnosis import SEVERITY_FLOOR, YEARS, asinh, asinh_written_out, load_diagnosis, save_diagnosis
 from tests.model.made import inputs, small_model
 from tests.refusals import refuses
 

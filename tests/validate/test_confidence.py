@@ -1,19 +1,12 @@
 """Calibration and the curve of coverage, against what was worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.heldout.scores import chance_calibration_error
-from plumbline.validate.metrics import (
-    accuracy_at,
-    accuracy_by_coverage,
-    confidence_bins,
-    expected_calibration_error,
-)
+from plumbline.validate.metrics import accuracy_at, accuracy_by_coverage, confidence_bins, expected_calibration_error
 
 CONFIDENCE = np.array([0.7] * 6 + [0.9] * 4)
 RIGHT = np.array([1, 1, 1, 0, 0, 0, 1, 1, 1, 1], dtype=bool)

@@ -1,7 +1,5 @@
 """What validation saw of each building: the same when it is read again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

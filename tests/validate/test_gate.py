@@ -1,7 +1,5 @@
 """The stage `gate`: a verdict on what was measured, whatever it is, without a model."""
 
-from __future__ import annotations
-
 import pytest
 import yaml
 

@@ -1,7 +1,5 @@
 """Every figure against one worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

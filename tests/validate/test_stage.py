@@ -1,7 +1,5 @@
 """The stage `validate`: evidence of every artifact, and none of it invented."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -10,13 +10,7 @@ from plumbline.core.strain import INTERVAL_SHARE, category
 from plumbline.model.diagnosis import KINDS
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
-from plumbline.train.calibrate.conformal import (
-    CATEGORIES,
-    MIN_CATEGORY,
-    MIN_FOR_LENGTHS,
-    misses,
-    set_scales,
-)
+from plumbline.train.calibrate.conformal import CATEGORIES, MIN_CATEGORY, MIN_FOR_LENGTHS, misses, set_scales
 from plumbline.train.calibrate.probabilities import calibrate, raw_answers
 from tests.model.made import raw_answer
 from tests.train.calibrate.test_temperature import HALF_WIDTH, Echo, coverage, echo_model, echoed

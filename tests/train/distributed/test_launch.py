@@ -1,7 +1,5 @@
 """Several processes through torchrun: how they end, and that none is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

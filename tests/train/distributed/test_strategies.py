@@ -20,12 +20,7 @@ from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.distributed import strategies
 from plumbline.train.distributed.launch import one_process_a_device
-from plumbline.train.distributed.strategies import (
-    check_devices,
-    comm_hook,
-    threads,
-    together,
-)
+from plumbline.train.distributed.strategies import check_devices, comm_hook, threads, together
 from tests.ports import free_port
 from tests.refusals import refuses
 from tests.train.data.test_distributed_sampler import apart

@@ -1,7 +1,5 @@
 """One of two processes of `plumbline train`."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -111,8 +111,7 @@ def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("environment", "number"),
-    [({}, 0), ({"LOCAL_RANK": "1", "SLURM_LOCALID": "3"}, 1), ({"SLURM_LOCALID": "2"}, 2)],
+    ("environment", "number"), [({}, 0), ({"LOCAL_RANK": "1", "SLURM_LOCALID": "3"}, 1), ({"SLURM_LOCALID": "2"}, 2)]
 )
 def test_each_process_looks_at_the_memory_of_its_own_gpu(monkeypatch, environment, number):
     for name in ("LOCAL_RANK", "SLURM_LOCALID"):
