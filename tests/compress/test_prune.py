@@ -12,7 +12,6 @@ from plumbline.model.network import count_parameters, spec_of
 from plumbline.model.spec import new_spec
 from plumbline.params import Model
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.features.shards import Shards, load_shards
 from plumbline.train.data.batches import loader
 from plumbline.train.data.splits import fit_statistics
 from tests.tiny import Tiny
@@ -24,11 +23,6 @@ VARIANTS = [
     {"attention": "sdpa", "position": "none", "kernel": 5},
     {"attention": "none"},
 ]
-
-
-@pytest.fixture
-def data(tiny: Tiny) -> Shards:
-    return load_shards(tiny.data("prepare") / "train")
 
 
 def network(data: Sequences, **settings: object) -> Diagnosis:

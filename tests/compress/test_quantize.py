@@ -22,11 +22,6 @@ from plumbline.prepare.features.shards import load_shards
 from tests.refusals import refuses
 
 
-@pytest.fixture
-def data(tiny):
-    return load_shards(tiny.data("prepare") / "train")
-
-
 def graph(path):
     return onnx.load(path).graph
 

@@ -8,10 +8,10 @@ from plumbline.model.network import count_parameters
 from plumbline.prepare.features.shards import load_shards
 
 
-def test_the_scan_has_every_group_alone(tiny, monkeypatch):
+def test_the_scan_has_every_group_alone(tiny, data, monkeypatch):
     monkeypatch.setattr(sensitivity, "RATIOS", (0.25, 0.75))
     model = load_diagnosis(tiny.data("train"))
-    found = slopes(model, load_shards(tiny.data("prepare") / "train"), tiny.params.train, batches=1, seed=0)
+    found = slopes(model, data, tiny.params.train, batches=1, seed=0)
     tune = load_shards(tiny.data("prepare") / "tune")
     rows = scan(model, found, "taylor", tune.take(range(10)))
     groups = list(dict.fromkeys(row["group"] for row in rows))

@@ -157,11 +157,7 @@ def test_an_altered_description_is_an_input_error(tmp_path, change, place):
     path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
     with refuses("model.unreadable", tmp_path, place):
         load_diagnosis(tmp_path)
-
-
-@pytest.mark.parametrize("content", ["", "{", "[]", "null"])
-def test_a_description_that_is_none_is_an_input_error(tmp_path, content):
-    save_diagnosis(small_model(), tmp_path)
-    (tmp_path / "model.json").write_text(content)
-    with pytest.raises(InputError, match="model"):
-        load_diagnosis(tmp_path)
+    for content in ("", "{", "[]", "null"):
+        path.write_text(content)
+        with pytest.raises(InputError, match="model"):
+            load_diagnosis(tmp_path)

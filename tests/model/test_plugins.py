@@ -146,8 +146,10 @@ def test_a_name_without_a_line_is_refused_with_those_that_have_one(table, found)
     assert str(caught.value) == f"my.yaml: {section}.{key}: {given}one of {names} needed."
 
 
-@pytest.mark.parametrize("key", ["attention", "convolution", "position", "pooling"])
-@pytest.mark.parametrize("found", ["os:system", {"a": 1}])
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [("attention", "os:system"), ("convolution", "os:system"), ("position", "os:system"), ("pooling", {"a": 1})],
+)
 def test_a_model_of_unknown_origin_can_name_nothing_else(key, found, tmp_path):
     save_diagnosis(built(settings()), tmp_path)
     write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), key: found})

@@ -12,8 +12,7 @@ from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate.conformal import CATEGORIES, MIN_CATEGORY, MIN_FOR_LENGTHS, misses, set_scales
 from plumbline.train.calibrate.probabilities import calibrate, raw_answers
-from tests.model.made import raw_answer
-from tests.train.calibrate.test_temperature import HALF_WIDTH, Echo, coverage, echo_model, echoed
+from tests.train.calibrate.test_temperature import Echo, coverage, echo_model, echoed
 from tests.train.made import make_sequences
 
 
@@ -24,18 +23,9 @@ def of_kind(sequences, points, area):
     return sequences
 
 
-class Flat(Echo):
-    """Says the same of all, so that the area is free to be anything."""
-
-    def forward(self, distance, slope, geometry, mask):
-        middle = geometry[:, :1]
-        severity = torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1)
-        return raw_answer(logits_B4=geometry[:, :4], severity_B3=severity)
-
-
 def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_it_should_be():
     model, rng = echo_model(), np.random.default_rng(7)
-    model.network = Flat()
+    model.network = Echo(middle=0)
 
     def drawn():
         parts = []
@@ -52,14 +42,11 @@ def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_
     assert max(found) < 0.97
 
 
-class Unsure(Flat):
-    """Says how unsure it is in the sixth column: half the length of its interval."""
-
-    def forward(self, distance, slope, geometry, mask):
-        middle, half = geometry[:, :1], geometry[:, 5:6]
-        return raw_answer(
-            logits_B4=geometry[:, :4], severity_B3=torch.cat([middle - half, middle, middle + half], dim=1)
-        )
+def unsure_model():
+    """A model that says how unsure it is in the sixth column: half the length of its interval."""
+    model = echo_model()
+    model.network = Echo(middle=0, half=5)
+    return model
 
 
 def unsure(model, rng, half, spread, count):
@@ -76,8 +63,7 @@ NARROW, WIDE = (0.4, 0.7), (1.5, 1.0)
 
 
 def test_narrow_intervals_are_held_as_wide_ones_are():
-    model, rng = echo_model(), np.random.default_rng(10)
-    model.network = Unsure()
+    model, rng = unsure_model(), np.random.default_rng(10)
     calibrate(model, concatenate([unsure(model, rng, *kind, 2500) for kind in (NARROW, WIDE)]))
     length = model.get_buffer("interval_length")
     assert length[:-1].max() > 0.5
@@ -92,8 +78,7 @@ def test_narrow_intervals_are_held_as_wide_ones_are():
 
 
 def test_intervals_that_differ_by_nothing_have_no_length():
-    model, rng = echo_model(), np.random.default_rng(11)
-    model.network = Unsure()
+    model, rng = unsure_model(), np.random.default_rng(11)
     calibrate(model, unsure(model, rng, *NARROW, 2000))
     assert not model.get_buffer("interval_length").any()
     calibrate(model, concatenate([unsure(model, rng, *kind, (MIN_FOR_LENGTHS - 1) // 2) for kind in (NARROW, WIDE)]))
@@ -102,7 +87,7 @@ def test_intervals_that_differ_by_nothing_have_no_length():
 
 def answers(model, rng, kind, count, points=30):
     """What the model says of buildings of every category."""
-    model.network = Unsure()
+    model.network = Echo(middle=0, half=5)
     model.get_buffer("severity_sd").fill_(1.0)
     model.get_buffer("interval_length").zero_()
     part = unsure(model, rng, *kind, count)

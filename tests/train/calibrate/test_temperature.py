@@ -17,11 +17,16 @@ HALF_WIDTH = 1.0
 
 
 class Echo(nn.Module):
-    """Answers with what the geometry says: four logits, then the middle of the interval."""
+    """Answers with what the geometry says: four logits, the middle of the interval, and half its length if asked."""
+
+    def __init__(self, middle: int = 4, half: int | None = None):
+        super().__init__()
+        self.middle, self.half = middle, half
 
     def forward(self, distance, slope, geometry, mask):
-        middle = geometry[:, 4:5]
-        severity = torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1)
+        middle = geometry[:, [self.middle]]
+        half = HALF_WIDTH if self.half is None else geometry[:, [self.half]]
+        severity = torch.cat([middle - half, middle, middle + half], dim=1)
         return raw_answer(logits_B4=geometry[:, :4], severity_B3=severity)
 
 

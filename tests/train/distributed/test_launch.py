@@ -1,6 +1,5 @@
 """Several processes through torchrun: how they end, and that none is left."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -16,11 +15,10 @@ from torch.distributed.run import parse_args
 from plumbline.train.distributed import launch
 from plumbline.train.distributed.launch import one_process_a_device
 from tests.refusals import refuses
+from tests.train.distributed.test_strategies import ENVIRONMENT
 from tests.train.made import make_params, save_prepared, settings
 from tests.waiting import until_gone
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
 # Two processes that meet over gloo and tell what came of it; then both sleep, or one of them fails.
 MEET = """
 import os, sys, time

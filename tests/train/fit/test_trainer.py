@@ -231,7 +231,7 @@ def test_compiled_steps_learn_the_same_and_leave_nothing_compiled_behind(work, m
 
 def test_a_run_that_had_stopped_early_is_not_gone_on_with(work, said, monkeypatch):
     """Killed after its last epoch, before the results were written."""
-    changed = {"epochs": 40, "learning_rate": 0.3, "patience": 2}
+    changed = {"epochs": 40, "learning_rate": 0.3, "patience": 1}
     run("whole", **changed)
     with monkeypatch.context() as patch:
         patch.setattr(stage, "calibrate", killed)
