@@ -46,11 +46,8 @@ def test_answers_and_gradients_are_those_of_the_network_as_it_stands(kind):
     assert min(graphs) > 0
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    ("channels_out", "kernel", "groups", "bias"),
-    [pytest.param(6, 3, 1, True, marks=pytest.mark.slow), (8, 5, 4, False)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("channels_out", "kernel", "groups", "bias"), [(6, 3, 1, True), (8, 5, 4, False)])
 def test_a_convolution_is_traced_once_for_all_lengths(channels_out, kernel, groups, bias):
     """As torch compiles its own, the gradient of a convolution is another one for each length."""
     layer, counter = Convolution(4, channels_out, kernel, groups, bias), CompileCounterWithBackend("aot_eager")

@@ -13,16 +13,11 @@ from plumbline.train.data.batches import Batch
 from plumbline.train.data.sampler import ShareScale, turn
 from plumbline.train.fit.module import distillation_loss, objective
 from plumbline.train.monitor.record import gpu_share
+from tests.model.made import needs_gpu
 from tests.train.data.test_distributed_sampler import apart
 from tests.train.distributed.test_strategies import ENVIRONMENT
 from tests.train.fit.test_trainer import Killed, history, run
 from tests.train.made import make_batch, make_model, make_params, settings
-
-
-def needs_gpu(test):
-    """Mark a test that needs a GPU."""
-    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")(test))
-
 
 GPU = {"accelerator": "gpu"}
 

@@ -6,10 +6,12 @@ import signal
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from lightning import Callback, LightningModule
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from safetensors.torch import load_file
@@ -18,13 +20,16 @@ from torch._dynamo.testing import CompileCounterWithBackend
 from plumbline.core.errors import InputError
 from plumbline.core.files import sha256_file, sha256_folder
 from plumbline.core.jobs import alone
+from plumbline.model.attention import Attention
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.prepare.features.shards import load_shards, save_shards
 from plumbline.train import stage
 from plumbline.train.data.batches import loader
 from plumbline.train.data.datamodule import Data
 from plumbline.train.distributed import strategies
+from plumbline.train.fit import trainer as fit_module
 from plumbline.train.fit.checkpoints import checkpoint_score, resumed
+from plumbline.train.fit.ema import Ema
 from plumbline.train.fit.module import Optimisation
 from plumbline.train.monitor.loggers import loggers, recorded
 from plumbline.train.stage import run_key, train
@@ -438,3 +443,53 @@ def test_a_profile_says_where_the_time_goes(work, kind, parts):
     content = table.read_text()
     assert all(part in content for part in parts)
     assert bool(list(folder.glob("*.pt.trace.json"))) == (kind == "pytorch")
+
+
+@pytest.mark.parametrize("attention", ["sdpa", pytest.param("ragged", marks=pytest.mark.slow)])
+def test_half_precision_trains_as_float32_does(work, monkeypatch, attention):
+    """On the CPU, by torch's autocast; fp16 needs a GPU."""
+    types, split = set(), Attention._split
+
+    def noted(self, x_BLD):
+        if self.training:
+            types.add(x_BLD.dtype)
+        return split(self, x_BLD)
+
+    monkeypatch.setattr(Attention, "_split", noted)
+    options = {"epochs": 2, "model": {"dropout": 0.0, "attention": attention}}
+    run("half", precision="bf16", **options)
+    assert types == {torch.bfloat16}
+    run("whole", **options)
+    for half, whole in zip(history("half"), history("whole"), strict=True):
+        assert half["train_loss"] == pytest.approx(whole["train_loss"], rel=0.05)
+
+
+def test_the_saved_weights_are_the_mean_over_the_steps(work, monkeypatch):
+    """By the recursion of the mean, from the weights after each step."""
+    seen = []
+
+    class Follow(Callback):
+        def __init__(self, *_):
+            super().__init__()
+
+        def on_train_batch_end(self, trainer, pl_module, *_):
+            seen.append(pl_module.model.network.heads.quadrant_head.weight.detach().clone())
+
+    monkeypatch.setattr(fit_module, "Monitor", Follow)
+    run(epochs=1, ema_decay=0.6)
+    mean = seen[0]
+    for step, weight in enumerate(seen[1:], start=1):
+        decay = min(0.6, (1 + step) / (10 + step))
+        mean = decay * mean + (1 - decay) * weight
+    saved = load_file(Path("out") / "model.safetensors")
+    torch.testing.assert_close(saved["network.heads.quadrant_head.weight"], mean, rtol=1e-5, atol=1e-7)
+    assert not torch.equal(seen[-1], mean)
+
+
+def test_the_mean_is_kept_where_the_weights_will_be():
+    """They come there after the mean was made; each step would copy them all otherwise."""
+    module, average = LightningModule(), Ema(0.9)
+    module.layer = torch.nn.Linear(2, 2)
+    average.setup(SimpleNamespace(strategy=SimpleNamespace(root_device=torch.device("meta"))), module, "fit")
+    assert {value.device.type for value in average._average_model.module.parameters()} == {"meta"}
+    assert module.layer.weight.device.type == "cpu"
