@@ -1,8 +1,5 @@
 """Which blocks go, and that nothing else does."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 import torch
 
@@ -11,15 +8,10 @@ from plumbline.model.diagnosis import Diagnosis, load_diagnosis, save_diagnosis
 from plumbline.model.network import spec_of
 from plumbline.model.spec import new_spec
 from plumbline.params import Model
-from plumbline.prepare.features.shards import load_shards
 from plumbline.train.data.splits import fit_statistics
+from tests.compress.test_prune import answers
 
 LOOK = {"batches": 2, "seed": 0}
-
-
-@pytest.fixture
-def data(tiny):
-    return load_shards(tiny.data("prepare") / "train")
 
 
 @pytest.fixture
@@ -29,12 +21,6 @@ def deep(data):
     diagnosis = Diagnosis(new_spec(Model.model_validate(model), 128))
     fit_statistics(diagnosis, data)
     return diagnosis.eval()
-
-
-def answers(model, data):
-    inputs = data.pad(np.arange(12))
-    with torch.inference_mode():
-        return model(*(torch.from_numpy(np.array(inputs[k])) for k in ("distance", "slope", "geometry", "mask")))
 
 
 def silence(block):

@@ -1,7 +1,5 @@
 """The stage `compress`, as the tiny run made it."""
 
-from __future__ import annotations
-
 import csv
 from copy import deepcopy
 

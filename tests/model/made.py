@@ -1,10 +1,9 @@
 """Small networks with all their statistics set, and raw inputs for them."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -21,6 +20,11 @@ from plumbline.prepare.features.definition import DISTANCE, GEOMETRY, SLOPE
 def formula(query_BHLE: Tensor, key_BHLE: Tensor, value_BHLE: Tensor, keys_B11L: Tensor) -> Tensor:
     """Attention by its formula."""
     return attention_weights(query_BHLE, key_BHLE, keys_B11L) @ value_BHLE
+
+
+def needs_gpu(test: Any) -> Any:
+    """Mark a test that needs a GPU."""
+    return pytest.mark.gpu(pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")(test))
 
 
 FORMULA = Kernel(key_mask, formula)

@@ -4,11 +4,11 @@ import math
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plumbline.model.diagnosis import SEVERITY_FLOOR, Answer
-from tests.model.made import FIRST, LONGEST, PLUGINS, inputs, rows, small_model, widen
+from tests.model.made import FIRST, LONGEST, PLUGINS, inputs, needs_gpu, rows, small_model, widen
 
 TOLERANCE = 1e-5
 GARBAGE = [1e6, -1e6, 1e30, -3.4e38, math.inf, math.nan]
@@ -32,6 +32,7 @@ def model(request):
     return small_model(**request.param)
 
 
+@settings(max_examples=settings.default.max_examples // 3)  # of four networks and more
 @given(lengths=st.lists(st.integers(1, LONGEST), min_size=1, max_size=6), seed=st.integers(0, 99), data=st.data())
 def test_alone_in_any_batch_and_at_any_padding_length(model, lengths, seed, data):
     batch = inputs(lengths, seed=seed)
@@ -103,8 +104,7 @@ def test_the_order_of_scatterers_matters_where_there_are_positions():
         assert (apart > 1e-4).item() == matters, position
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 @pytest.mark.parametrize("kind", PLUGINS, ids=lambda kind: "-".join(map(str, kind.values())))
 def test_a_gpu_gives_the_same_answers_and_gradients(kind, monkeypatch):
     batch, found = inputs([1, 5, LONGEST, 17]), []

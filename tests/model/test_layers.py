@@ -47,29 +47,12 @@ def test_outputs_and_gradients_are_those_without(kind):
         torch.testing.assert_close(left, right, atol=1e-5, rtol=1e-5)
 
 
-def test_parts_run_twice_in_training_and_once_elsewhere():
-    model, batch = small_model(checkpoint_activations=True, attention_layers=1, blocks=1), inputs([3, 9])
-    ran = []
-    parts = [model.network.encoder.slope.blocks[0], model.network.neck.attention[0]]
-    for number, part in enumerate(parts):
-        part.register_forward_pre_hook(lambda *_, number=number: ran.append(number))
-    model.train()
-    step(model, batch)
-    assert sorted(ran) == [0, 0, 1, 1]
-    ran.clear()
-    step(model.eval(), batch)
-    assert sorted(ran) == [0, 1]
-    ran.clear()
-    with torch.inference_mode():
-        model.train().raw(*batch)
-    assert sorted(ran) == [0, 1]
-
-
-def test_less_is_kept_for_the_gradients():
-    def kept(on):
-        model, size = small_model(checkpoint_activations=on).train(), []
+def test_less_is_kept_for_the_gradients_in_training_alone():
+    def kept(on, training=True):
+        model, size = small_model(checkpoint_activations=on).train(training), []
         with torch.autograd.graph.saved_tensors_hooks(lambda t: size.append(t.numel()) or t, lambda t: t):
             model.raw(*inputs([20] * 16))
         return sum(size)
 
     assert kept(True) < 0.5 * kept(False)
+    assert kept(True, training=False) == kept(False, training=False)

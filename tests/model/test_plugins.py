@@ -5,11 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.onnx import OnnxExporterError
 
 from plumbline.compress.prune import channel_groups, prune, slopes
 from plumbline.core.errors import InputError
@@ -144,8 +146,10 @@ def test_a_name_without_a_line_is_refused_with_those_that_have_one(table, found)
     assert str(caught.value) == f"my.yaml: {section}.{key}: {given}one of {names} needed."
 
 
-@pytest.mark.parametrize("key", ["attention", "convolution", "position", "pooling"])
-@pytest.mark.parametrize("found", ["os:system", {"a": 1}])
+@pytest.mark.parametrize(
+    ("key", "found"),
+    [("attention", "os:system"), ("convolution", "os:system"), ("position", "os:system"), ("pooling", {"a": 1})],
+)
 def test_a_model_of_unknown_origin_can_name_nothing_else(key, found, tmp_path):
     save_diagnosis(built(settings()), tmp_path)
     write_json(tmp_path / "model.json", {**read_json(tmp_path / "model.json"), key: found})
@@ -222,9 +226,11 @@ def test_a_network_of_added_lines_is_saved_pruned_and_exported(add, tmp_path):
     ]
 
 
-@pytest.mark.heavy
-def test_a_plugin_that_cannot_be_exported_is_refused_by_name(add, tmp_path):
+@pytest.mark.parametrize("found_by", ["nobody", pytest.param("torch", marks=pytest.mark.slow)])
+def test_a_plugin_that_cannot_be_exported_is_refused_by_name(add, tmp_path, monkeypatch, found_by):
     add("POOLING", "Unexportable")
+    if found_by == "nobody":  # torch looks for seconds
+        monkeypatch.setattr(torch.onnx, "export", mock.Mock(side_effect=OnnxExporterError("of values")))
     path = tmp_path / "model.onnx"
     with refuses("onnx.not_exportable", "model.onnx", "pooling added", "section model"):
         export_onnx(built(changed("POOLING", "added")), path, 20)

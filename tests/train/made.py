@@ -1,7 +1,5 @@
 """Prepared buildings made up for training: small, ragged, and with a signal that a small network learns in seconds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

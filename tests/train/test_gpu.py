@@ -13,16 +13,12 @@ from plumbline.train.data.batches import Batch
 from plumbline.train.data.sampler import ShareScale, turn
 from plumbline.train.fit.module import distillation_loss, objective
 from plumbline.train.monitor.record import gpu_share
+from tests.model.made import needs_gpu
 from tests.train.data.test_distributed_sampler import apart
 from tests.train.distributed.test_strategies import ENVIRONMENT
-from tests.train.fit.test_trainer import Killed, history, run, work
+from tests.train.fit.test_trainer import Killed, history, run
 from tests.train.made import make_batch, make_model, make_params, settings
 
-__all__ = ["work"]
-needs_gpu = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
-]
 GPU = {"accelerator": "gpu"}
 
 
@@ -39,14 +35,13 @@ def trained(folder, model=None, **changed):
     return [json.loads(line) for line in lines.read_text().splitlines()]
 
 
-@pytest.mark.parametrize("attention", ["none", "sdpa"])
 @pytest.mark.parametrize(
-    ("quadrant", "severity", "checkpoint"),
+    ("attention", "quadrant", "severity", "checkpoint"),
     [
-        ("cross_entropy", "pinball", False),
-        ("focal", "mse", True),
-        ("cross_entropy", "huber", False),
-        ("focal", "charbonnier", False),
+        ("none", "cross_entropy", "pinball", False),
+        ("sdpa", "focal", "mse", True),
+        ("sdpa", "cross_entropy", "huber", False),
+        ("none", "focal", "charbonnier", False),
     ],
 )
 def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkpoint):
@@ -65,15 +60,16 @@ def test_a_step_happens_where_its_batch_is(attention, quadrant, severity, checkp
     assert {tensor.device.type for tensor in (loss, *released, *gradients)} == {"meta"}
 
 
+@needs_gpu
 @pytest.mark.parametrize(
     ("precision", "compiled", "attention", "close"),
     [
-        pytest.param(32, False, "sdpa", 0.01, marks=needs_gpu),
-        pytest.param("bf16", False, "sdpa", 0.05, marks=needs_gpu),
-        pytest.param("fp16", False, "sdpa", 0.1, marks=needs_gpu),
-        pytest.param("bf16", True, "sdpa", 0.05, marks=needs_gpu),
-        pytest.param("bf16", False, "ragged", 0.05, marks=needs_gpu),
-        pytest.param(32, True, "ragged", 0.01, marks=needs_gpu),
+        (32, False, "sdpa", 0.01),
+        ("bf16", False, "sdpa", 0.05),
+        ("fp16", False, "sdpa", 0.1),
+        ("bf16", True, "sdpa", 0.05),
+        ("bf16", False, "ragged", 0.05),
+        (32, True, "ragged", 0.01),
     ],
 )
 def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compiled, attention, close):
@@ -87,8 +83,7 @@ def test_every_precision_trains_on_a_gpu_as_the_cpu_does(work, precision, compil
         assert all(0 <= line["gpu_share"] <= 1 for line in lines)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 def test_a_killed_run_goes_on_on_a_gpu(work):
     run("whole", epochs=4, **GPU)
     with pytest.raises(Killed):
@@ -99,8 +94,7 @@ def test_a_killed_run_goes_on_on_a_gpu(work):
     assert apart("whole", "cut") < 1e-4
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 def test_a_batch_size_is_found_on_a_gpu(work):
     trained("out", epochs=1, batch_size="auto")
     found = json.loads(Path("out/record.json").read_text())["batch_size"]
@@ -108,7 +102,8 @@ def test_a_batch_size_is_found_on_a_gpu(work):
     assert found >= 1
 
 
-@pytest.mark.parametrize("strategy", [pytest.param(name, marks=needs_gpu) for name in ("fsdp", "zero2")])
+@needs_gpu
+@pytest.mark.parametrize("strategy", ["fsdp", "zero2"])
 def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
     """With one GPU there is one part; with two, two of them are tried against one of twice the batch."""
     devices = min(2, torch.cuda.device_count())
@@ -121,12 +116,8 @@ def test_weights_in_parts_end_as_whole_ones_do(work, strategy):
         assert all("gpu_share" in line for line in lines)  # it is the GPU that is watched
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-@pytest.mark.parametrize(
-    "strategy",
-    ["auto", "fsdp"],
-)
+@needs_gpu
+@pytest.mark.parametrize("strategy", ["auto", "fsdp"])
 def test_pruning_asks_the_teacher_where_it_is(work, strategy):
     """In training where the weights are, in the scan of sensitivity after it on the CPU."""
     params = settings(strategy=strategy, epochs=1, **GPU)

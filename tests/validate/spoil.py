@@ -1,7 +1,5 @@
 """Ways to spoil a real model. The torch network and its ONNX file are changed alike, so that parity still holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

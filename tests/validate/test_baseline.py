@@ -1,7 +1,5 @@
 """The engineer's least squares on damage whose answer is known."""
 
-from __future__ import annotations
-
 import geopandas
 import numpy as np
 import pytest

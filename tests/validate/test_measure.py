@@ -1,7 +1,5 @@
 """Size, latency and parity of a file."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

@@ -5,8 +5,6 @@ names that they ask for. Each mutation names the rules that must block it, and s
 rule that blocks everything would prove the suite.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 from pathlib import Path

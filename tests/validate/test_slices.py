@@ -1,7 +1,5 @@
 """The slices: which buildings they hold, and that nothing falls between them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from plumbline.params.validate import SLICES

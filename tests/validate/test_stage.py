@@ -1,7 +1,5 @@
 """The stage `validate`: evidence of every artifact, and none of it invented."""
 
-from __future__ import annotations
-
 import csv
 import json
 
@@ -15,10 +13,11 @@ from plumbline.core.files import read_json
 from plumbline.export.stage import ARTIFACTS
 from plumbline.model.diagnosis import load_diagnosis, save_diagnosis
 from plumbline.prepare.features.shards import load_shards
-from plumbline.validate.evidence import GateEvidence
+from plumbline.validate.evidence import GateEvidence, read_answers, write_answers
 from plumbline.validate.metrics import JudgedAnswers, accuracy_figures
 from plumbline.validate.report.content import write_evidence
 from plumbline.validate.stage import as_judged, coverage_gap
+from tests.refusals import refuses
 from tests.tiny import PARAMS, run_cli
 
 INPUTS = ("prepare", "train", "compress", "export")
@@ -171,3 +170,34 @@ def test_the_evidence_is_strict_json(tiny):
     for path in (*tiny.data("validate").glob("*.json"), *tiny.data("gate").glob("*.json")):
         text = path.read_text()
         json.loads(text, parse_constant=pytest.fail)  # NaN and Infinity are constants of Python's JSON alone
+
+
+NOTHING = np.full(3, np.nan)
+EVIDENCE = GateEvidence(
+    {
+        "int8": JudgedAnswers(
+            np.full((3, 4), 0.25), np.array([0.1, 2.0, 3.0]), NOTHING, NOTHING, NOTHING, NOTHING, 0.4
+        ),
+        "baseline": JudgedAnswers(np.eye(4)[:3], np.zeros(3), NOTHING, NOTHING),
+    },
+    np.array([-1, 2, 3]),
+    np.array([0.2, 2.2, 3.1]),
+    {"all": np.ones(3, bool), "city:Zürich/a.b": np.array([True, False, True])},
+)
+
+
+def test_all_of_it_is_read_again(tmp_path):
+    write_answers(EVIDENCE, tmp_path / "answers.npz")
+    evidence = read_answers(tmp_path / "answers.npz")
+    np.testing.assert_equal(evidence._asdict(), EVIDENCE._asdict())
+    assert isinstance(evidence.everyone["int8"], JudgedAnswers)
+    assert evidence.everyone["baseline"].confidence is None
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PK\x03\x04 and no more"])
+def test_what_is_missing_or_damaged_is_named(tmp_path, content):
+    path = tmp_path / "answers.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with refuses("file.missing" if content is None else "evidence.unreadable", path, "`plumbline validate`"):
+        read_answers(path)

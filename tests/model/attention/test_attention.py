@@ -6,7 +6,7 @@ from torch import nn
 
 from plumbline.model.attention import RAGGED, Attention, key_mask, masked_by_channel
 from plumbline.params.plugins import ATTENTION
-from tests.model.made import FORMULA, formula
+from tests.model.made import FORMULA, formula, needs_gpu
 
 LENGTHS = torch.tensor([[6], [2], [4]])
 
@@ -26,8 +26,7 @@ def test_attention_is_that_of_torch(kind):
     torch.testing.assert_close(ours.weights(x, mask), weights, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 @pytest.mark.parametrize("length", [20, 150, 300])
 def test_attention_on_a_gpu_has_the_gradients_of_the_formula(length):
     torch.manual_seed(0)
@@ -42,8 +41,7 @@ def test_attention_on_a_gpu_has_the_gradients_of_the_formula(length):
         torch.testing.assert_close(left, right, atol=1e-3, rtol=1e-3)
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@needs_gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("length", [20, 128, 300])
 def test_ragged_attention_on_a_gpu_is_the_formula_in_half_precision(dtype, length):

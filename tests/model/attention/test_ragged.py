@@ -34,6 +34,7 @@ def test_float64_is_mixed_by_torch_as_the_kernels_have_none():
     torch.testing.assert_close(mixed, wanted)
 
 
+@pytest.mark.slow
 def test_the_network_is_imported_without_the_compiler():
     code = "import sys, plumbline.model.network; print('torch._dynamo' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from plumbline.core.strain import INTERVAL_SHARE, category
-from plumbline.model.diagnosis import KINDS
+from plumbline.model.diagnosis import KINDS, NOTHING
 from plumbline.prepare.features.definition import GEOMETRY, names
 from plumbline.prepare.features.sequences import concatenate
 from plumbline.train.calibrate.conformal import (
@@ -15,11 +15,13 @@ from plumbline.train.calibrate.conformal import (
     MIN_CATEGORY,
     MIN_FOR_LENGTHS,
     misses,
+    move_scales,
+    needed_halves,
+    set_or_move,
     set_scales,
 )
 from plumbline.train.calibrate.probabilities import calibrate, raw_answers
-from tests.model.made import raw_answer
-from tests.train.calibrate.test_temperature import HALF_WIDTH, Echo, coverage, echo_model, echoed
+from tests.train.calibrate.test_temperature import Echo, coverage, echo_model, echoed
 from tests.train.made import make_sequences
 
 
@@ -30,25 +32,16 @@ def of_kind(sequences, points, area):
     return sequences
 
 
-class Flat(Echo):
-    """Says the same of all, so that the area is free to be anything."""
-
-    def forward(self, distance, slope, geometry, mask):
-        middle = geometry[:, :1]
-        severity = torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1)
-        return raw_answer(logits_B4=geometry[:, :4], severity_B3=severity)
-
-
 def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_it_should_be():
     model, rng = echo_model(), np.random.default_rng(7)
-    model.network = Flat()
+    model.network = Echo(middle=0)
 
     def drawn():
         parts = []
         for points, area, spread in ((6, 80.0, 0.6), (30, 80.0, 1.2), (15, 400.0, 0.3)):
-            part = echoed(model, rng, 3000, spread=spread)
+            part = echoed(model, rng, 1500, spread=spread)
             middle = np.arcsinh(part.geometry[:, 0])
-            standard = torch.tensor(middle + rng.normal(0, spread, 3000), dtype=torch.float32)
+            standard = torch.tensor(middle + rng.normal(0, spread, 1500), dtype=torch.float32)
             parts.append(of_kind(replace(part, severity=model.permille(standard).numpy()), points, area))
         return parts
 
@@ -58,14 +51,11 @@ def test_every_kind_of_building_is_held_though_the_network_is_surer_of_one_than_
     assert max(found) < 0.97
 
 
-class Unsure(Flat):
-    """Says how unsure it is in the sixth column: half the length of its interval."""
-
-    def forward(self, distance, slope, geometry, mask):
-        middle, half = geometry[:, :1], geometry[:, 5:6]
-        return raw_answer(
-            logits_B4=geometry[:, :4], severity_B3=torch.cat([middle - half, middle, middle + half], dim=1)
-        )
+def unsure_model():
+    """A model that says how unsure it is in the sixth column: half the length of its interval."""
+    model = echo_model()
+    model.network = Echo(middle=0, half=5)
+    return model
 
 
 def unsure(model, rng, half, spread, count):
@@ -82,13 +72,12 @@ NARROW, WIDE = (0.4, 0.7), (1.5, 1.0)
 
 
 def test_narrow_intervals_are_held_as_wide_ones_are():
-    model, rng = echo_model(), np.random.default_rng(10)
-    model.network = Unsure()
-    calibrate(model, concatenate([unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]))
+    model, rng = unsure_model(), np.random.default_rng(10)
+    calibrate(model, concatenate([unsure(model, rng, *kind, 2500) for kind in (NARROW, WIDE)]))
     length = model.get_buffer("interval_length")
     assert length[:-1].max() > 0.5
     assert length[-1] == 0
-    again = [unsure(model, rng, *kind, 4000) for kind in (NARROW, WIDE)]
+    again = [unsure(model, rng, *kind, 2500) for kind in (NARROW, WIDE)]
     found = [coverage(model, part) for part in again]
     length.zero_()
     set_scales(model, raw_answers(model, concatenate(again)))
@@ -98,8 +87,7 @@ def test_narrow_intervals_are_held_as_wide_ones_are():
 
 
 def test_intervals_that_differ_by_nothing_have_no_length():
-    model, rng = echo_model(), np.random.default_rng(11)
-    model.network = Unsure()
+    model, rng = unsure_model(), np.random.default_rng(11)
     calibrate(model, unsure(model, rng, *NARROW, 2000))
     assert not model.get_buffer("interval_length").any()
     calibrate(model, concatenate([unsure(model, rng, *kind, (MIN_FOR_LENGTHS - 1) // 2) for kind in (NARROW, WIDE)]))
@@ -108,7 +96,7 @@ def test_intervals_that_differ_by_nothing_have_no_length():
 
 def answers(model, rng, kind, count, points=30):
     """What the model says of buildings of every category."""
-    model.network = Unsure()
+    model.network = Echo(middle=0, half=5)
     model.get_buffer("severity_sd").fill_(1.0)
     model.get_buffer("interval_length").zero_()
     part = unsure(model, rng, *kind, count)
@@ -194,3 +182,71 @@ def test_few_buildings_have_one_scale_for_all_categories_and_kinds():
     scale = model.get_buffer("interval_above")[0, 0]
     for side in ("below", "above"):
         assert torch.equal(model.get_buffer(f"interval_{side}"), scale.expand(KINDS, CATEGORIES))
+
+
+BUFFERS = ("interval_below", "interval_above")
+
+
+def based(rng, kind=WIDE):
+    """A model whose interval was set on thousands of buildings of a kind."""
+    model = echo_model()
+    set_scales(model, answers(model, rng, kind, 4000))
+    return model, {name: model.get_buffer(name).clone() for name in BUFFERS}
+
+
+def differences(buffers):
+    return torch.cat([buffers[name].flatten() for name in BUFFERS]).diff()
+
+
+@pytest.mark.parametrize("count", [9, 19, 40, 50, 200])
+@pytest.mark.parametrize("kind", [NARROW, WIDE], ids=["narrow", "wide"])
+def test_as_many_are_left_out_as_the_rank_of_split_conformal_prediction_says(count, kind):
+    rng = np.random.default_rng(count)
+    model, _ = based(rng)
+    raw = answers(model, rng, kind, count)
+    move_scales(model, raw)
+    left = count - int(inside(model, raw)[0].sum())
+    # A category that is let in whole takes several in at once.
+    assert left <= misses(count, INTERVAL_SHARE)
+    assert left >= misses(count, INTERVAL_SHARE) - 0.1 * count
+
+
+def test_how_categories_and_sides_differ_stays():
+    rng = np.random.default_rng(3)
+    model, before = based(rng)
+    halves = move_scales(model, answers(model, rng, NARROW, 50))
+    assert halves > 0.1
+    after = {name: model.get_buffer(name) for name in BUFFERS}
+    torch.testing.assert_close(differences(after), differences(before), atol=1e-3, rtol=0)
+    torch.testing.assert_close(after["interval_above"], before["interval_above"] + halves)
+
+
+def test_what_a_building_needs_is_how_far_the_truth_is_beyond_its_scale():
+    """In the middle of a category that no other reaches over: its deviation in halves, less the scale."""
+    rng = np.random.default_rng(4)
+    model, _ = based(rng)
+    for name in BUFFERS:  # only category 2, by one half
+        model.get_buffer(name).copy_(torch.tensor([NOTHING, NOTHING, 1.0, NOTHING, NOTHING]).expand(3, CATEGORIES))
+    low, high = model.category_edges()[1:3]
+    middle = float(low + high) / 2
+    half = float(high - low) / 8
+    raw = answers(model, rng, WIDE, 3)
+    severity = torch.tensor([[middle - half, middle, middle + half]]).expand(3, 3)
+    true = middle + half * torch.tensor([1.5, -3.0, 0.25])
+    found = needed_halves(model, raw._replace(severity_B3=severity, standard_B=true))
+    torch.testing.assert_close(found, torch.tensor([0.5, 2.0, -0.75]), atol=1e-3, rtol=0)
+
+
+def test_where_every_category_has_labels_enough_each_is_set_on_its_own():
+    rng = np.random.default_rng(6)
+    model, before = based(rng)
+    raw = answers(model, rng, WIDE, 3000)
+    set_or_move(model, raw)
+    assert int(inside(model, raw)[1].bincount(minlength=CATEGORIES).min()) >= MIN_CATEGORY
+    alone = echo_model()
+    alone.network = model.network
+    for name in ("severity_sd", "interval_length"):
+        alone.get_buffer(name).copy_(model.get_buffer(name))
+    set_scales(alone, raw)
+    assert all(torch.equal(model.get_buffer(name), alone.get_buffer(name)) for name in BUFFERS)
+    assert not torch.equal(model.get_buffer("interval_above"), before["interval_above"])

@@ -17,11 +17,16 @@ HALF_WIDTH = 1.0
 
 
 class Echo(nn.Module):
-    """Answers with what the geometry says: four logits, then the middle of the interval."""
+    """Answers with what the geometry says: four logits, the middle of the interval, and half its length if asked."""
+
+    def __init__(self, middle: int = 4, half: int | None = None):
+        super().__init__()
+        self.middle, self.half = middle, half
 
     def forward(self, distance, slope, geometry, mask):
-        middle = geometry[:, 4:5]
-        severity = torch.cat([middle - HALF_WIDTH, middle, middle + HALF_WIDTH], dim=1)
+        middle = geometry[:, [self.middle]]
+        half = HALF_WIDTH if self.half is None else geometry[:, [self.half]]
+        severity = torch.cat([middle - half, middle, middle + half], dim=1)
         return raw_answer(logits_B4=geometry[:, :4], severity_B3=severity)
 
 
@@ -59,7 +64,7 @@ def coverage(model, sequences):
     return ((answer.severity_low - 1e-5 <= truth) & (truth <= answer.severity_high + 1e-5)).float().mean().item()
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
 def test_a_known_temperature_is_recovered(temperature):
     model = echo_model()
     calibrate(model, echoed(model, np.random.default_rng(0), 3000, temperature))
@@ -68,23 +73,23 @@ def test_a_known_temperature_is_recovered(temperature):
 
 def test_undefined_quadrants_do_not_count():
     model = echo_model()
-    sequences = echoed(model, np.random.default_rng(1), 2000, 2.0)
+    sequences = echoed(model, np.random.default_rng(1), 1000, 2.0)
     calibrate(model, sequences)
     alone = model.get_buffer("temperature").item()
-    noise = in_quadrants(echoed(model, np.random.default_rng(2), 2000, 0.1), np.full(2000, -1))
+    noise = in_quadrants(echoed(model, np.random.default_rng(2), 1000, 0.1), np.full(1000, -1))
     calibrate(model, concatenate([sequences, noise]))
     assert model.get_buffer("temperature").item() == pytest.approx(alone, rel=1e-6)
     calibrate(model, noise)
     assert model.get_buffer("temperature").item() == 1.0
 
 
-@pytest.mark.parametrize("spread", [0.2, 1.0, 3.0])
+@pytest.mark.parametrize("spread", [0.2, 3.0])
 def test_the_interval_holds_its_share_of_buildings_never_seen(spread):
     """Conformal guarantee on exchangeable data, whether the raw interval was too wide or too narrow."""
     model, rng = echo_model(), np.random.default_rng(3)
-    calibrate(model, echoed(model, rng, 8000, spread=spread))
+    calibrate(model, echoed(model, rng, 4000, spread=spread))
     assert (model.get_buffer("interval_above").amax() < 1) == (spread < 0.5)
-    again = echoed(model, rng, 8000, spread=spread)
+    again = echoed(model, rng, 4000, spread=spread)
     assert coverage(model, again) >= INTERVAL_SHARE - 0.02
     for number in range(5):
         own = again.take(np.flatnonzero(category(again.severity) == number))

@@ -12,7 +12,7 @@ from plumbline.prepare.features.shards import save_shards
 from plumbline.train.data.splits import check_lengths, load_splits
 from plumbline.train.stage import train
 from tests.refusals import refuses, warned, warning_keys
-from tests.train.fit.test_trainer import run, work
+from tests.train.fit.test_trainer import run
 from tests.train.made import SPLITS, make_params, make_sequences, save_prepared
 
 
@@ -32,10 +32,6 @@ def spoil(prepared, split, array, building, value):
             path.unlink()
         old.rmdir()
     save_shards([made], prepared / split, buildings=SPLITS[split] // 2)
-
-
-def test_good_splits_are_given(prepared):
-    assert [len(split) for split in load_splits(prepared)] == [160, 60, 60]
 
 
 @pytest.mark.parametrize("split", ["train", "tune", "calibrate"])
@@ -86,9 +82,6 @@ def test_a_building_without_a_scatterer_is_refused(prepared):
     replace(made, offsets=offsets, distance=made.distance[rows], slope=made.slope[rows]).save(old)
     with refuses("split.no_scatterer", f"{prepared / 'tune'}: building b3 of made"):
         load_splits(prepared)
-
-
-__all__ = ["work"]
 
 
 @pytest.mark.parametrize("split", ["train", "tune", "calibrate"])

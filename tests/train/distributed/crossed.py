@@ -1,7 +1,5 @@
 """One of two processes that train by one strategy after another, and go on from each other's checkpoints."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,11 +1,9 @@
 """Several processes through torchrun: how they end, and that none is left."""
 
-from __future__ import annotations
-
-import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -17,11 +15,10 @@ from torch.distributed.run import parse_args
 from plumbline.train.distributed import launch
 from plumbline.train.distributed.launch import one_process_a_device
 from tests.refusals import refuses
+from tests.train.distributed.test_strategies import ENVIRONMENT
 from tests.train.made import make_params, save_prepared, settings
 from tests.waiting import until_gone
 
-ROOT = Path(__file__).parents[3]
-ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
 # Two processes that meet over gloo and tell what came of it; then both sleep, or one of them fails.
 MEET = """
 import os, sys, time
@@ -49,7 +46,25 @@ def start(tmp_path: Path, *how: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
 
 
-@pytest.mark.heavy
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Give this process its signal handlers back, which torchrun replaces."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+    handlers = {number: signal.getsignal(number) for number in numbers}
+    yield
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
+def test_the_exit_code_of_two_processes_is_that_of_the_one_that_failed(tmp_path: Path) -> None:
+    """The other one is ended. Neither loads torch."""
+    script = tmp_path / "left.py"
+    script.write_text("import os, sys, time\nsys.exit(2) if os.environ['RANK'] == '0' else time.sleep(3600)\n")
+    assert launch.run(2, [str(script)]) == 2
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("process", [0, pytest.param(1, marks=pytest.mark.chaos)])
 def test_two_processes_meet_and_their_exit_code_is_not_that_of_the_one_that_is_ended(
     tmp_path: Path, process: int

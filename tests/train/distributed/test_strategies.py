@@ -15,25 +15,20 @@ from lightning.pytorch.utilities import rank_zero_only
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from plumbline import __main__ as program
 from plumbline.core.errors import InputError, PlumblineError
 from plumbline.params import parse_params
 from plumbline.prepare.features.shards import save_shards
 from plumbline.train.distributed import strategies
 from plumbline.train.distributed.launch import one_process_a_device
-from plumbline.train.distributed.strategies import (
-    check_devices,
-    comm_hook,
-    threads,
-    together,
-)
+from plumbline.train.distributed.strategies import check_devices, comm_hook, threads, together
+from plumbline.train.fit import batch_size as auto_batch_size
 from tests.ports import free_port
 from tests.refusals import refuses
 from tests.train.data.test_distributed_sampler import apart
-from tests.train.distributed import uneven
-from tests.train.fit.test_trainer import history, run, weights, work
+from tests.train.fit.test_trainer import history, run, weights
 from tests.train.made import make_params, make_sequences, settings
 
-__all__ = ["work"]
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)]), "OMP_NUM_THREADS": "1"}
 
@@ -45,7 +40,7 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
     run("one", batch_size=16, model=model, **changed)
     two = settings(model, batch_size=4, accumulate=2, devices=2, **changed)
     Path("params.yaml").write_text(yaml.safe_dump(two))
-    both(work, uneven.even)
+    both(work, trained)
     said = "".join(Path(f"{rank}.err").read_text() for rank in range(2))
     assert said.count("epoch 1 of at most") == 1  # one of them speaks
     assert apart("one", "data/train") < 1e-5
@@ -54,6 +49,18 @@ def test_two_processes_end_with_the_weights_of_one_with_twice_the_batch(work):
         assert one == pytest.approx(other, rel=1e-4)
     lines = [json.loads(line) for line in next(Path(".plumbline/runs").glob("*/train.jsonl")).read_text().splitlines()]
     assert [line["epoch"] for line in lines if line["kind"] == "epoch"] == [1]
+
+
+def trained():
+    """Run `plumbline train` in the working directory, as the variables of torchrun say."""
+    sys.argv = ["plumbline", "train"]
+    program.main()
+
+
+def trained_unevenly():
+    """The same, and the second process finds a quarter of the first's memory free."""
+    auto_batch_size.free_bytes = lambda gpu: int(20e6 / 4 ** int(os.environ["RANK"]))
+    trained()
 
 
 def two_machines_asked(monkeypatch):
@@ -87,7 +94,7 @@ def test_processes_agree_on_a_batch_size_and_compress_gradients(work):
     save_shards([make_sequences(700, 3)], Path("data/prepare/train"))
     asked = settings(epochs=2, batch_size="auto", devices=2, communication="powersgd", accelerator="cpu")
     Path("params.yaml").write_text(yaml.safe_dump(asked))
-    codes, (_, said) = both(work, uneven.main)
+    codes, (_, said) = both(work, trained_unevenly)
     assert codes == [0, 0], said
     assert "batch size: 32 " in said  # of the first, which speaks for all
     record = json.loads(Path("data/train/record.json").read_text())

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 from plumbline.train.fit import batch_size as auto_batch_size
 from plumbline.train.fit.batch_size import LARGEST, SMALLEST, batch_size, building_bytes, fitting
 from tests.refusals import warned
-from tests.train.fit.test_trainer import Killed, run, work
+from tests.train.fit.test_trainer import Killed, run
 from tests.train.made import make_model, make_params, make_sequences
-
-__all__ = ["work"]
 
 
 @given(st.floats(0, 1e9), st.floats(0, 1e9))

@@ -15,10 +15,8 @@ from plumbline.train.data.splits import STANDARDISATION
 from plumbline.train.fit import initial_weights as compatibility
 from plumbline.train.fit.initial_weights import first_weights, freeze, load_pretrained
 from tests.refusals import refuses, warned, warning_keys
-from tests.train.fit.test_trainer import Killed, run, said, work
+from tests.train.fit.test_trainer import Killed, run
 from tests.train.made import make_model, make_params, make_sequences
-
-__all__ = ["said", "work"]
 
 
 def test_frozen_parameters_keep_their_values_and_others_do_not(work):

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -12,11 +13,8 @@ from plumbline.train.monitor.alarms import MOST_LEFT_OUT, StepAlarm
 from plumbline.train.monitor.progress import Monitor
 from plumbline.train.monitor.record import free_bytes, gpu_share, machine, memory_bytes, memory_share
 from tests.refusals import refuses, warned
-from tests.train.fit.test_trainer import run, work
+from tests.train.fit.test_trainer import run
 from tests.train.made import make_params
-
-__all__ = ["work"]
-
 
 MONITORED = {"gradient_norm", "samples_per_second", "memory_bytes", "memory_share"}
 FIGURES = {"loss", "learning_rate", *MONITORED}
@@ -95,9 +93,7 @@ def test_memory_is_measured():
     ):
         assert memory_share(torch.device("cuda")) == pytest.approx(0.86)  # 10 are others', 4 are kept for what comes
     assert 0 < free_bytes(gpu=False) < machine().total
-    before = memory_bytes(cpu)
-    held = np.ones(40_000_000)
-    assert 0.5 * held.nbytes < memory_bytes(cpu) - before + before * (before > held.nbytes)
+    assert 0.9 * psutil.Process().memory_info().rss < memory_bytes(cpu) < machine().total
 
 
 def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch):
@@ -114,8 +110,7 @@ def test_how_busy_a_gpu_is_may_stay_unknown(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("environment", "number"),
-    [({}, 0), ({"LOCAL_RANK": "1", "SLURM_LOCALID": "3"}, 1), ({"SLURM_LOCALID": "2"}, 2)],
+    ("environment", "number"), [({}, 0), ({"LOCAL_RANK": "1", "SLURM_LOCALID": "3"}, 1), ({"SLURM_LOCALID": "2"}, 2)]
 )
 def test_each_process_looks_at_the_memory_of_its_own_gpu(monkeypatch, environment, number):
     for name in ("LOCAL_RANK", "SLURM_LOCALID"):
@@ -126,26 +121,15 @@ def test_each_process_looks_at_the_memory_of_its_own_gpu(monkeypatch, environmen
     assert free_bytes(gpu=True) == number
 
 
-def written():
-    """Lines of the only run."""
-    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
-def test_a_step_of_several_batches_has_one_line(work):
-    run(epochs=1, batch_size=1, accumulate=2)
-    assert [line["step"] for line in written() if line["kind"] == "step"] == [50]
-
-
 def test_lines_of_json_say_how_the_run_is_doing(work):
-    run(epochs=3, batch_size=4)
-    lines = written()
+    """A step of several batches has one line."""
+    run(batch_size=2, accumulate=2)
+    (path,) = Path(".plumbline/runs").glob("train-*/train.jsonl")
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert [(line["kind"], line["epoch"], line["step"]) for line in lines] == [
         ("epoch", 1, 40),
         ("step", 2, 50),
         ("epoch", 2, 80),
-        ("step", 3, 100),
-        ("epoch", 3, 120),
     ]
     for line in lines:
         assert set(line) >= FIGURES
@@ -157,7 +141,7 @@ def test_lines_of_json_say_how_the_run_is_doing(work):
     read = EventAccumulator(str(events)).Reload()
     drawn = set(read.Tags()["scalars"])
     assert drawn >= {"tune/score", "train/loss", "learning_rate", *(f"monitor/{name}" for name in MONITORED)}
-    assert {point.step for point in read.Scalars("monitor/memory_share")} >= {50, 100}
+    assert {point.step for point in read.Scalars("monitor/memory_share")} >= {50}
     assert [round(point.value, 4) for point in read.Scalars("tune/score")] == [
         round(line["score"], 4) for line in lines if line["kind"] == "epoch"
     ]

@@ -8,10 +8,8 @@ from plumbline.core.files import sha256_folder
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params.prepare import SEQUENCES
 from plumbline.train.monitor.record import git_commit, hardware
-from tests.train.fit.test_trainer import history, run, work
+from tests.train.fit.test_trainer import history, run
 from tests.train.made import make_params
-
-__all__ = ["work"]
 
 
 def git(*arguments):

@@ -1,7 +1,5 @@
 """The bootstrap: against formulas where there are some, and against the figures of the test split themselves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which drops are computed for which rules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

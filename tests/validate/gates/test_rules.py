@@ -1,7 +1,5 @@
 """The gates: each bound from both sides, and closed wherever there is no figure."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -154,11 +152,7 @@ def test_a_drop_must_be_ruled_out_with_the_confidence_asked_for(margin, confiden
 
 @pytest.mark.parametrize(
     "drops",
-    [
-        {},
-        {"all": {}},
-        {"all": {INT8_PAIR: np.r_[np.zeros(94), np.full(6, np.nan)]}},
-    ],
+    [{}, {"all": {}}, {"all": {INT8_PAIR: np.r_[np.zeros(94), np.full(6, np.nan)]}}],
     ids=["no slice", "no pair", "too many resamples without a figure"],
 )
 def test_a_drop_without_a_bound_is_no_pass(drops):

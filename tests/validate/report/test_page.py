@@ -1,7 +1,5 @@
 """The report of a candidate: true to the evidence, safe, and whole in one file."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
