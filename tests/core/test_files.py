@@ -18,12 +18,12 @@ from plumbline.core.files import (
     atomic_file,
     atomic_folder,
     check_writable,
-    full_disk_error,
+    describe_write_error,
     here,
+    make_full_disk_error,
     read_json,
     sha256_folder,
     write_bytes,
-    write_error_reason,
     write_json,
 )
 from tests.full_disk import largest_file
@@ -235,10 +235,10 @@ def test_what_a_writer_says_is_told_by_the_name_that_was_given(tmp_path):
     target = tmp_path / "out.gpkg"
     with pytest.raises(RuntimeError) as raised, atomic_file(target) as temporary:
         raise RuntimeError(f"sqlite3_open({temporary}) failed")
-    assert write_error_reason(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
-    assert write_error_reason(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"
+    assert describe_write_error(raised.value, target) == f"sqlite3_open({target}) failed; is the disk full?"
+    assert describe_write_error(PermissionError(errno.EACCES, "no", "x.part"), target) == "Permission denied"
     locked = RuntimeError("sqlite3_exec(CREATE TABLE ...) failed: database is locked")
-    assert "its folder allows no locks, as some network drives" in write_error_reason(locked, target)
+    assert "its folder allows no locks, as some network drives" in describe_write_error(locked, target)
 
 
 def fill_sqlite(path: Path) -> None:
@@ -300,17 +300,17 @@ def test_no_other_error_is_taken_for_a_full_disk(tmp_path, write, error):
     with pytest.raises(type(error)) as said, write(tmp_path / "out.csv"):
         raise error
     assert said.value is error
-    assert full_disk_error(error) is None
+    assert make_full_disk_error(error) is None
 
 
 def test_a_full_disk_is_found_behind_what_was_made_of_it():
     full = OSError(errno.ENOSPC, "No space left on device", "a.tmp", None, "runs/last.ckpt")
     made = RuntimeError("saving failed")
     made.__context__ = full  # raised while it was handled
-    assert str(full_disk_error(made)).startswith(
+    assert str(make_full_disk_error(made)).startswith(
         "runs/last.ckpt: could not be written (No space left on device). Make room"
     )
-    assert str(full_disk_error(RuntimeError("(OperationalError) database or disk is full [SQL: …"))).startswith(
+    assert str(make_full_disk_error(RuntimeError("(OperationalError) database or disk is full [SQL: …"))).startswith(
         "a disk cannot be written to (database or disk is full). Make room"
     )
 
@@ -339,5 +339,5 @@ def test_a_full_disk_that_was_met_before_and_dealt_with_is_not_behind_an_error()
                     raise ValueError("a bug") from full
                 raise ValueError("a bug") from None
         except ValueError as error:
-            found.append(full_disk_error(error) is not None)
+            found.append(make_full_disk_error(error) is not None)
     assert found == [True, False]

@@ -61,7 +61,7 @@ def test_a_driver_and_a_torch_that_are_broken(nvidia_smi, folder: Path, monkeypa
 def test_a_runtime_for_a_gpu_that_cannot_use_it(nvidia_smi, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one installed here is the CPU's, as one for GPUs is whose CUDA libraries do not load."""
     nvidia_smi(f"echo '{CARD}'")
-    monkeypatch.setattr("plumbline.doctor.installation.installed_runtimes", lambda: {"onnxruntime-gpu": "1.31.0"})
+    monkeypatch.setattr("plumbline.doctor.installation.list_runtimes", lambda: {"onnxruntime-gpu": "1.31.0"})
     message = faults(check_gpu)
     assert "onnxruntime-gpu does not run on CUDA" in message
     assert "CUDAExecutionProvider did not start" in message

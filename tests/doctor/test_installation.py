@@ -14,7 +14,7 @@ from plumbline.doctor.installation import (
     check_extras,
     check_onnxruntime,
     check_python,
-    installed_runtimes,
+    list_runtimes,
 )
 from tests.doctor.conftest import faults, states
 
@@ -57,7 +57,7 @@ def test_a_python_that_is_too_old(install) -> None:
 def test_both_runtimes(install) -> None:
     assert states(check_onnxruntime) == [CheckState.OK]
     install("onnxruntime-gpu", "1.31.0")
-    assert set(installed_runtimes()) == {"onnxruntime", "onnxruntime-gpu"}
+    assert set(list_runtimes()) == {"onnxruntime", "onnxruntime-gpu"}
     message = faults(check_onnxruntime)
     assert "both installed" in message
     assert "pip uninstall onnxruntime onnxruntime-gpu" in message

@@ -15,7 +15,7 @@ from plumbline.cli import adapters, release, restore, serve, service, stages, to
 from plumbline.core.console import log, setup_logging, warn
 from plumbline.core.errors import INTERRUPTED, InputError, PlumblineError, is_interrupt
 from plumbline.core.extras import missing_extra
-from plumbline.core.files import closed_file_error, full_disk_error
+from plumbline.core.files import make_closed_file_error, make_full_disk_error
 from plumbline.core.jobs import die_with_parent, set_spinning
 
 app = typer.Typer(
@@ -65,7 +65,7 @@ def _as_message(error: BaseException) -> PlumblineError | None:
         return error if isinstance(error, PlumblineError) else None
     # Files without a message of their own: checkpoints, the record of MLflow, closed folders.
     missing = missing_extra(error, _command_name()) if isinstance(error, ImportError) else None
-    return missing or full_disk_error(error) or closed_file_error(error)
+    return missing or make_full_disk_error(error) or make_closed_file_error(error)
 
 
 def _print_version(is_wanted: bool) -> None:
@@ -94,7 +94,9 @@ def _command_name() -> str:
 
 def _thread_failed(failed: threading.ExceptHookArgs) -> None:
     """Log one warning if a library's thread (TensorBoard's, for example) fails on a full disk."""
-    message = full_disk_error(failed.exc_value) if isinstance(failed.exc_value, Exception) else None
+    message = (
+        make_full_disk_error(failed.exc_value) if isinstance(failed.exc_value, Exception) else None
+    )
     if message is None:
         threading.__excepthook__(failed)
     else:

@@ -75,7 +75,7 @@ def is_installed(library: str) -> bool:
         return False
 
 
-def installed_runtimes() -> dict[str, str]:
+def list_runtimes() -> dict[str, str]:
     """Return the version of each installed runtime, without loading it: it may be broken."""
     versions = {}
     for name in RUNTIMES:

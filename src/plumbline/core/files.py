@@ -118,9 +118,9 @@ def report_write_errors(path: Path, disk_alone: bool = False) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        refusal = full_disk_error(error, path)
+        refusal = make_full_disk_error(error, path)
         if refusal is None and isinstance(error, OSError) and not disk_alone:
-            why = write_error_reason(error, path)
+            why = describe_write_error(error, path)
             refusal = NotWritable(
                 f"{path}: could not be written ({why}). Make room, or give another output.",
                 key="output.write_failed",
@@ -130,7 +130,7 @@ def report_write_errors(path: Path, disk_alone: bool = False) -> Iterator[None]:
         raise refusal from error
 
 
-def full_disk_error(error: Exception, path: Path | None = None) -> NotWritable | None:
+def make_full_disk_error(error: Exception, path: Path | None = None) -> NotWritable | None:
     """Return the error to show the user if a full or read-only disk caused `error`, else None.
 
     Args:
@@ -154,7 +154,7 @@ def full_disk_error(error: Exception, path: Path | None = None) -> NotWritable |
     )
 
 
-def closed_file_error(error: Exception) -> InputError | None:
+def make_closed_file_error(error: Exception) -> InputError | None:
     """Return the error to show the user if permissions close a file or folder to this
     process, else None."""
     if not isinstance(error, PermissionError) or error.filename is None:
@@ -191,7 +191,7 @@ def check_writable(path: Path) -> None:
     check_closed(path)
 
 
-def write_error_reason(error: BaseException, *paths: Path) -> str:
+def describe_write_error(error: BaseException, *paths: Path) -> str:
     """Return why a writer failed at `paths`, which were writable when it began; omit the
     names of temporary files."""
     if isinstance(error, OSError) and error.errno:

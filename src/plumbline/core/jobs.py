@@ -33,7 +33,7 @@ from threadpoolctl import ThreadpoolController
 
 from plumbline.core.console import log, setup_logging, track
 from plumbline.core.errors import InputError, NotWritable, PlumblineError
-from plumbline.core.files import KEPT_SECONDS, full_disk_error, sha256_folder
+from plumbline.core.files import KEPT_SECONDS, make_full_disk_error, sha256_folder
 
 WORK = Path(".plumbline")
 """Untracked: checkpoints and finished portions. Outside of a stage's outputs, which DVC
@@ -256,7 +256,7 @@ def alone(stage: str, patience_seconds: float = 0.0) -> Iterator[None]:
         except OSError as error:
             if tries_left and isinstance(error, FileNotFoundError | FileExistsError):
                 continue  # another process has just ended, and removed the folder
-            raise full_disk_error(error, path.parent) or NotWritable(
+            raise make_full_disk_error(error, path.parent) or NotWritable(
                 f"{path.parent}: cannot be written into ({error.strerror}); it keeps finished "
                 "portions of the work. "
                 "Make it writable, or run this in another folder.",

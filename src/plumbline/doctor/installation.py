@@ -20,8 +20,8 @@ from plumbline.core.extras import (
     LIBRARIES,
     RUNTIMES,
     install,
-    installed_runtimes,
     is_installed,
+    list_runtimes,
 )
 from plumbline.doctor.findings import Finding, fault, nothing, ok, python, run, warning
 
@@ -70,7 +70,7 @@ RUNTIME_CODE = (
 
 def check_onnxruntime() -> Iterator[Finding]:
     """Check that exactly one ONNX Runtime package is installed, and that it works."""
-    runtimes = installed_runtimes()
+    runtimes = list_runtimes()
     message = " and ".join(f"{name} {version}" for name, version in runtimes.items())
     choice = f"{install_command(CPU)}, or {install_command(GPU)} on a machine with a GPU."
     if len(runtimes) > 1:
@@ -154,7 +154,7 @@ def check_gpu() -> Iterator[Finding]:
             )
             return
         torch = Torch(**json.loads(output.out.splitlines()[-1]))
-    has_gpu_runtime = GPU in installed_runtimes()
+    has_gpu_runtime = GPU in list_runtimes()
     yield judge(gpus, torch, has_gpu_runtime)
     if gpus and not has_gpu_runtime:
         yield warning(

@@ -15,7 +15,7 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
-from plumbline.core.extras import installed_runtimes
+from plumbline.core.extras import list_runtimes
 from plumbline.core.jobs import asked_threads, cores
 from plumbline.export.answers import Answers, Released, cut_to_longest, split_by_length
 from plumbline.export.interface import FLOATS, MASK, NAMES, read_properties, signature
@@ -126,7 +126,7 @@ def _refuse_both_runtimes() -> None:
     Raises:
         InputError: both are installed.
     """
-    if len(installed_runtimes()) > 1:
+    if len(list_runtimes()) > 1:
         raise InputError(
             "onnxruntime and onnxruntime-gpu are both installed. Uninstall both, then install "
             "one of them.",

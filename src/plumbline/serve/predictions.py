@@ -20,8 +20,8 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import (
     atomic_file,
     check_writable,
+    describe_write_error,
     report_write_errors,
-    write_error_reason,
 )
 from plumbline.core.strain import MECHANISMS, category
 from plumbline.export.interface import PROBABILITIES, SET_SHARE, SURE_DAMAGE, SURE_MECHANISM
@@ -206,7 +206,7 @@ def write_table(
                 table.to_parquet(temporary, index=False)
     except (OSError, DataSourceError, DataLayerError, RuntimeError, sqlite3.Error) as error:
         raise InputError(
-            f"{path}: could not be written ({write_error_reason(error, path)}).",
+            f"{path}: could not be written ({describe_write_error(error, path)}).",
             key="output.write_failed",
         ) from error
 

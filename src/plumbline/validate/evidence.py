@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.errors import InputError
-from plumbline.validate.metrics import Float, JudgedAnswers
+from plumbline.validate.metrics import JudgedAnswers
 
 FILE = "answers.npz"
 """File of the stage `validate` with the evidence."""

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import of_likeliest
 from plumbline.core.strain import category
 
-Float = NDArray[np.floating]
 Rows = list[dict[str, float]]
 
 COVERED = 0.7

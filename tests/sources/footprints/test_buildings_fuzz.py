@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from plumbline.sources.footprints.buildings import buildings_table, load_buildings, read_buildings
 from tests.sources.footprints.drawn import CRS, SQUARE, save
 from tests.sources.footprints.test_city_models import city_gml, city_json
-from tests.sources.footprints.test_selection import PBF
+from tests.sources.footprints.test_layers import PBF
 from tests.sources.make import FEWER, squares, unless_refused
 
 pytestmark = pytest.mark.filterwarnings("ignore")

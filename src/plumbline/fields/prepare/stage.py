@@ -130,8 +130,8 @@ def _read_about(path: Path) -> _SceneRecord:
     except ValidationError as error:
         fault = error.errors()[0]
         raise InputError(
-            f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}. Run `plumbline simulate` "
-            "and `plumbline ingest` again.",
+            f"{path}: {'.'.join(map(str, fault['loc'])) or 'record'}: {fault['msg']}. Run "
+            "`plumbline simulate` and `plumbline ingest` again.",
             key="scene.bad_value",
         ) from None
 

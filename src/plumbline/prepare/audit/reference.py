@@ -53,11 +53,12 @@ def conditions_of(sequences: SequenceSet) -> dict[str, ColumnValues]:
         for name in np.unique(city).tolist():
             summary = summaries.setdefault(name, Summary(name, SAMPLE))
             summary.add(part.take(np.flatnonzero(city == name)))
-    conditions = {name: columns_of(summary) for name, summary in sorted(summaries.items())}
-    return {
-        name: ColumnValues(columns.buildings, {key: columns.values[key] for key in WATCHED})
-        for name, columns in conditions.items()
-    }
+    conditions = {}
+    for name, summary in sorted(summaries.items()):
+        columns = columns_of(summary)
+        watched = {key: columns.values[key] for key in WATCHED}
+        conditions[name] = ColumnValues(columns.buildings, watched)
+    return conditions
 
 
 def describe_conditions(train: SequenceSet) -> dict[str, Any]:

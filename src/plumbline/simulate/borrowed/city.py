@@ -233,8 +233,9 @@ def _write_truth(
     ground: GroundCentres,
 ) -> None:
     layout = setting.layout
+    rows = label_rows(identifiers, copy.motion, layout, evidence)
     with (copy.folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
-        stream.write(LABELS_HEADER + label_rows(identifiers, copy.motion, layout, evidence))
+        stream.write(LABELS_HEADER + rows)
     height = layout.height if has_heights else None
     origin = [
         {GROUND_CRS: ground.crs, GROUND_EASTING: east, GROUND_NORTHING: north}

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyproj
 import shapely
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import turn_in
@@ -29,7 +30,6 @@ MAX_LIKELY_SHARE = 0.1
 """Largest share of a building's area in doubt with which it is repaired, and not left out."""
 MIN_PART_M2 = 0.01
 """Smallest part that is kept, m²; a smaller one is what a crossing or a spike leaves behind."""
-Float = NDArray[np.floating[Any]]
 Objects = NDArray[np.object_]
 
 

@@ -69,8 +69,8 @@ def read_vector(
     if path.is_file() and path.stat().st_size == 0:
         raise InputError(f"{path}: the file is empty.", key="file.empty")
     area = area.of_file(path) if area is not None else None
-    pieces = find_pieces(path, layer)
-    frame = concatenate_parts(path, [_read_piece(piece, crs, area) for piece in pieces])
+    frames = [_read_piece(piece, crs, area) for piece in find_pieces(path, layer)]
+    frame = concatenate_parts(path, frames)
     if area is not None:
         warn(
             "%s: too large to be read whole; the %d features that reach into the area of the "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -86,8 +86,8 @@ class Piece(NamedTuple):
     """True for a Parquet, a folder of them, or a Feather."""
 
 
-def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
-    """Find the files of footprints in a path: the file itself, one in a zip, or the numbered
+def find_pieces(path: Path, layer: str | None = None) -> Iterator[Piece]:
+    """Yield the files of footprints in a path: the file itself, one in a zip, or the numbered
     parts in a folder or zip.
 
     Args:
@@ -103,7 +103,8 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
             raise InputError(
                 f"{path}: no layer {layer}; a GeoParquet has no layers.", key="layer.missing"
             )
-        return [Piece(path, str(path), is_columnar=True)]
+        yield Piece(path, str(path), is_columnar=True)
+        return
     files = _list_parts(path) if path.is_dir() and not _is_read_as_one(path) else [path]
     chosen = [
         (file, member)
@@ -115,7 +116,8 @@ def find_pieces(path: Path, layer: str | None = None) -> list[Piece]:
             str(member) if file == path else file.name for file, member in chosen[:NAMED]
         )
         warn("%s: its parts %s are read as one.", path, names, key="footprints.read_as_one")
-    return [_find_piece(file, layer, member) for file, member in chosen]
+    # One after the other: each holds the beginning and the end of its file.
+    yield from (find_piece(file, layer, member) for file, member in chosen)
 
 
 def _is_columnar(path: Path) -> bool:
@@ -240,8 +242,12 @@ def _list_likeliest(path: Path) -> list[str]:
     return [name for name, kind in kinds.items() if kind == likeliest]
 
 
-def _find_piece(path: Path, layer: str | None, member: str | None) -> Piece:
-    """Find out how to read a file, or a member of a zip."""
+def find_piece(path: Path, layer: str | None, member: str | None) -> Piece:
+    """Find out how to read a file, or a member of a zip.
+
+    Raises:
+        InputError: as `find_pieces`.
+    """
     if not path.is_file():
         return Piece(path, str(path), layer)
     if path.suffix.lower() == TILES:

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.strain import category
 from plumbline.params.validate import HIGHER_IS_BETTER, OF_QUADRANTS
 from plumbline.validate.metrics import (
@@ -37,7 +38,6 @@ from plumbline.validate.metrics import (
     most_confident_first,
 )
 
-Float = NDArray[np.floating]
 OfResamples = Callable[[Float], Float]
 """(R, B) how often each building is in each resample -> (R,) the metric of each; NaN where
 a resample has none."""

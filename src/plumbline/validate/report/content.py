@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from plumbline.core.arrays import Float
 from plumbline.core.compass import QUADRANTS
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE, category
 from plumbline.params.validate import OF_BUILDINGS
@@ -17,7 +18,6 @@ from plumbline.validate.evidence import GateEvidence
 from plumbline.validate.gates.bootstrap import resampled_figures, upper_bound
 from plumbline.validate.metrics import (
     Figures,
-    Float,
     JudgedAnswers,
     accuracy_by_coverage,
     confidence_bins,

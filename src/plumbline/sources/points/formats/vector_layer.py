@@ -34,7 +34,7 @@ from plumbline.sources.files.opened import (
 from plumbline.sources.files.streams import ColumnFile
 from plumbline.sources.footprints.ends import Page, read_page, warn_of_page
 from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
-from plumbline.sources.footprints.source import find_pieces
+from plumbline.sources.footprints.source import find_piece
 from plumbline.sources.globe import are_degrees
 
 STARTS = (b"\x00\x00\x27\x0a", b"SQLite format 3\x00", b"fgb\x03", b"{")
@@ -263,7 +263,8 @@ def find_point_layer(file: OpenedFile) -> PointLayer | None:
             pyproj.CRS(about["crs"]) if about["crs"] else None,
             about["geometry_name"] or "wkb_geometry",
         )
-        ends = find_pieces(path)[0].ends if _is_text(file, source) else None
+        member = None if source == str(path) else source.rpartition("}/")[2]
+        ends = find_piece(path, None, member).ends if _is_text(file, source) else None
         is_granted = crs == GLOBE and ends is not None and ends.assumes_crs
         is_unknown = crs is not None and is_local(crs) and not crs.is_geographic
         if is_unknown or (is_granted and not _begins_in_degrees(batches, geometry)):
