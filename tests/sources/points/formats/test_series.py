@@ -279,6 +279,7 @@ def test_companions_are_no_products(tmp_path):
 REFUSED = {
     "day twice": ({"dates": [b"20160327"] * 4}, "stack.repeated_day", "t.h5, /date: 20160327"),
     "no such day": ({"dates": [b"20160327", b"20161301", b"2", b"3"]}, "epochs.impossible_day", "/date: 20161301"),
+    "days": ({"dates": [day.encode() for day in DAYS[:3]]}, "stack.day_count", "t.h5, /date: 3 "),
     "days as numbers": ({"dates": [1, 2, 3, 4]}, "hdf5.array_type", "t.h5, /date", "int64"),
     "one epoch": ({"series": metres()[:1], "dates": [DAYS[0].encode()]}, "epochs.too_few", "t.h5, /date: 1 epochs"),
     "one day": ({"dates": [f"20160327T053{n}".encode() for n in range(4)]}, "epochs.too_few", "t.h5, /date: 4 epochs"),
@@ -299,6 +300,7 @@ REFUSED = {
         "swap",
     ),
     "no length": ({"geometry": vector(0.9, 0.9)}, "geometry.out_of_range", "/los_east, los_north, row 0, column 0: 1"),
+    "down": ({"geometry": vector(-0.6, -0.1, -0.79)}, "geometry.out_of_range", "/los_up, row 0, column 0: -0.79 "),
     "coherence": ({"coherence": np.full(SHAPE, 1.5)}, "geometry.out_of_range", "temporalCoherence.h5", "column 0: 1.5"),
 }
 """Fault -> the stack with it, the key of the refusal, and the places that the message names."""
