@@ -83,6 +83,8 @@ NO_FOOTPRINTS = {
     "f.geojson.bz2": (bz2.compress(b"{}"), "file.foreign", "bzip2"),
     "f.gpkg.xz": (lzma.compress(b"{}"), "file.foreign", "xz"),
     "f.7z": (b"7z\xbc\xaf\x27\x1c" + b"\0" * 60, "file.foreign", "7z"),
+    "f.rar": (b"Rar!\x1a\x07" + b"\0" * 60, "file.foreign", "rar"),
+    "f.mbtiles": (b"SQLite format 3\0", "file.foreign", "map tiles"),
     "f.prj": (b'PROJCS["ETRS89"]', "shapefile.part", ".shp"),
     "f.txt": (b"notes about the buildings\n", "footprints.unknown_format", "GeoJSON"),
 }

@@ -79,6 +79,15 @@ def test_the_extent_of_a_stack_in_radar_coordinates_is_found_by_blocks_of_rows(t
     assert [window[0].stop for window in windows[: -(-SHAPE[0] // rows)]] == [*range(rows, SHAPE[0], rows), SHAPE[0]]
 
 
+def test_a_stack_in_radar_coordinates_over_the_date_line_lies_in_a_zone_of_there(tmp_path):
+    stack = Stack().to_radar()
+    stack.geometry["longitude"] += 180 - STEP * 1.8 - WEST
+    stack.geometry["longitude"][:, 2] -= 360
+    track = read_points(stack.write(tmp_path / "t.h5", "geometryRadar.h5"))
+    assert track.crs == "EPSG:32660"
+    assert np.ptp(track.easting) < 30
+
+
 def test_pixels_whose_place_or_angle_is_not_known_are_left_out(tmp_path):
     stack = Stack().to_radar()
     stack.geometry["latitude"][0, 0] = stack.geometry["longitude"][0, 0] = 0
