@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import shutil
 import signal
 import stat
@@ -83,16 +84,17 @@ def test_an_answer_and_its_problem_name_the_request(guarded):
     assert missing.json()["request_id"] == missing.headers["x-request-id"]
 
 
-def test_a_request_is_followed_into_the_log_of_its_job_where_both_are_json(city, package, tmp_path, monkeypatch):
+def test_a_request_is_followed_into_the_figures_and_the_log_of_its_job(city, package, tmp_path, monkeypatch):
     """As `serve --log-format json` writes them, on another server than uvicorn's."""
     (tmp_path / "a.csv").write_text("no points")
-    jobs = []
+    jobs, figures = [], []
 
     def make_server(config):
         def run():
             with TestClient(config.app, headers={"x-request-id": "from-the-proxy/7"}) as client:
                 sent = client.post("/v1/predict", files=files([tmp_path / "a.csv"], city.footprints))
                 jobs.append(ended(client, sent.json()["id"]))
+                figures.append(client.get("/metrics").text)
 
         return SimpleNamespace(run=run, started=True)
 
@@ -113,6 +115,8 @@ def test_a_request_is_followed_into_the_log_of_its_job_where_both_are_json(city,
     (over,) = (line for line in followed if "outcome" in line)
     assert (over["job"], over["outcome"], over["seconds"] > 0) == (job["id"], "failed", True)
     assert {line["request_id"] for line in of_job} == {"from-the-proxy/7"}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]) for line in lines)
+    assert 'plumbline_job_seconds_count{kind="predict",outcome="failed"} 1.0' in figures[0]
 
 
 def test_probe_and_uploads_refuse_alike_at_a_full_disk(guarded, monkeypatch):

@@ -79,6 +79,7 @@ def test_of_a_pool_that_is_there_only_what_is_ours_is_written() -> None:
     ((name, update), _) = client.update_work_pool.call_args
     assert (name, update.concurrency_limit) == ("rests", 3)
     assert update.model_fields_set == {"base_job_template", "concurrency_limit"}
+    assert update.base_job_template["variables"]["properties"]["command"]["default"] == "python -m prefect.engine"
 
 
 @pytest.mark.slow
