@@ -284,7 +284,8 @@ def test_a_job_whose_service_ends_again_and_again_is_given_up(tmp_path, monkeypa
     assert (store.get("a").status, store.claim(1)) == ("cancelled", None)
 
 
-def test_another_champion_is_served_without_losing_a_request(package, fields_package, tmp_path):
+def test_another_champion_is_served_without_losing_a_request(package, fields_package, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)  # which the service sets
     first, other = (Path(shutil.copytree(package, tmp_path / name)) for name in ("package", "other"))
     link = tmp_path / "model"
     link.symlink_to(first)
