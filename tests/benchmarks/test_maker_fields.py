@@ -1,5 +1,7 @@
 """The maker of held-out fields: closed forms, its points, its noise; and the project reads what it writes."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -107,3 +109,16 @@ def test_a_seed_gives_the_scene_that_it_always_gave(scene, tmp_path):
     # The ground moves alike in all domains.
     make_scene(tmp_path / "plain", "noise", 4, tracks=1)
     np.testing.assert_array_equal(np.load(tmp_path / "plain" / "truth.npz")["up_mm"], first["up_mm"])
+
+
+def test_the_project_reads_a_scene(scene):
+    about, truth = json.loads((scene / "scene.json").read_text()), np.load(scene / "truth.npz")
+    tracks = read_tracks(sorted(scene.glob("*.csv")))
+    assert min(track.epochs[0] for track in tracks) == np.datetime64(about["first_day"])
+    assert max(track.epochs[-1] for track in tracks) == np.datetime64(about["last_day"])
+    for track, said in zip(tracks, about["tracks"], strict=True):
+        assert (len(track), len(track.epochs)) == (said["points"], said["epochs"])
+        assert track.crs == about["crs"] == "EPSG:3035"
+        assert (track.easting > truth["left"] - 15).all()
+        assert (track.northing < truth["top"] + 15).all()
+        assert 0.01 < np.isnan(track.displacement).mean() < 0.1

@@ -1,6 +1,7 @@
 """int8: which layers, from which data, and how near to the float model."""
 
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -12,14 +13,16 @@ from onnx import TensorProto
 
 from plumbline import pretrained
 from plumbline.compress.quantize import OPERATORS, SMALLEST_MATRIX, Calibration, quantiser, round_weights
+from plumbline.export import mixed_precision
 from plumbline.export.mixed_precision import quantize
 from plumbline.export.onnx import export_onnx, finish, read_metadata
 from plumbline.export.runtime import OnnxModel
 from plumbline.export.weights import load_network
 from plumbline.model.diagnosis import load_diagnosis
 from plumbline.params import Export
+from plumbline.params.compress import Change
 from plumbline.prepare.features.shards import load_shards
-from tests.refusals import refuses
+from tests.refusals import refuses, warned
 
 
 def graph(path):
@@ -131,6 +134,23 @@ def test_layers_go_back_to_float_until_the_bound_is_kept(tiny, data, tmp_path):
     best = min(alone, key=lambda row: row["probability"])
     assert chosen["in_float"].split(" ")[0] == best["in_float"]
     assert (tmp_path / "int8.onnx").read_bytes() != (exported / "int8.onnx").read_bytes()
+
+
+@pytest.mark.parametrize(("bound", "kept"), [(9.0, ""), (4.5, "b"), (2.5, "b a"), (0.5, "b a c")])
+def test_as_few_groups_go_back_as_keep_the_bound_the_worst_first(monkeypatch, caplog, bound, kept):
+    """Of three groups whose products change answers by 3, 2 and 1, and weights that change them by 1."""
+    by_layer = {"b": 3.0, "a": 2.0, "c": 1.0}
+
+    def answers(in_float, _):
+        change = 1.0 + sum(by_layer.values()) - sum(by_layer[name] for name in in_float)
+        return [np.full(2, change), np.zeros(2)]
+
+    monkeypatch.setattr(mixed_precision, "_answers", answers)
+    ways = SimpleNamespace(layers=lambda: ["a", "b", "c"], quantise=list)
+    _, rows = mixed_precision._least_in_float(ways, [np.zeros(2)] * 2, [], Change(probability=bound, permille=1.0))
+    assert (rows[-1]["in_float"], rows[-1]["chosen"]) == (kept, True)
+    assert not any(row["chosen"] for row in rows[:-1])
+    assert len(warned(caplog, "int8.beyond_bound")) == (bound < 1)
 
 
 @given(arrays(np.float32, (3, 5), elements=st.floats(-1e6, 1e6, width=32)), st.sampled_from([0, 1]))

@@ -6,6 +6,7 @@ import logging
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -105,3 +106,13 @@ def test_points_stay_lent_if_the_run_completes(
         with pytest.raises(type(end)):
             retrain.fn("town", "a")
     assert calls == [(done, "town_a")]
+
+
+def test_what_cannot_be_lent_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("flows.retrain.get_run_logger", logging.getLogger)
+    monkeypatch.setattr("flows.retrain.run_stages", lambda _: pytest.fail("nothing was lent"))
+    refusal = InputError("a.csv: not the file that it was", key="delivery.other_file")
+    monkeypatch.setattr("flows.retrain.lend", Mock(side_effect=refusal))
+    state = retrain.fn("town", "a")
+    assert (state.name, state.message) == ("BadInput", str(refusal))

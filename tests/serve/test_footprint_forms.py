@@ -138,6 +138,14 @@ def sent(root: Path, path: Path) -> Path | None:
     return buildings_file(root / JOBS / "job")
 
 
+@pytest.mark.parametrize("form", split(ALIKE))
+def test_a_form_of_another_driver_is_read(tmp_path, form):
+    path = write(tmp_path / "delivery", form)
+    read, base = (read_buildings(one, CRS).geometry.to_numpy() for one in (path, BASE / "fp.gpkg"))
+    assert len(read) == 36
+    assert shapely.hausdorff_distance(read, base).max() < 0.05
+
+
 @pytest.mark.parametrize("form", [*split(FORMS), *SLOW])
 def test_all_commands_read_a_form_as_predict_does(tmp_path, form):
     path = write(tmp_path / "delivery", form)

@@ -1,29 +1,37 @@
 """The service as a whole: who may ask it, what it says of itself, and that it outlives its processes."""
 
+import json
+import logging
 import os
+import re
 import shutil
 import signal
 import stat
+import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from unittest import mock
 
 import httpx
 import psutil
 import pytest
 from pydantic import SecretStr, ValidationError
+from starlette.testclient import TestClient
 
 from plumbline.cli.service import read_tokens
 from plumbline.core.errors import InputError
 from plumbline.fields.release.package import adapters_in
 from plumbline.service import job_store as job_files
-from plumbline.service import monitoring
+from plumbline.service import monitoring, runner
 from plumbline.service.app import make_app
 from plumbline.service.job_store import MOST_ATTEMPTS, JobStore, is_alive, this_process
 from plumbline.service.models import Models
 from plumbline.service.problems import for_requests
 from plumbline.service.settings import ServiceSettings
+from tests.service.forked import ForkedJob, place
 from tests.service.served import ended, files, is_problem, process, service
+from tests.tiny import run_cli
 from tests.waiting import PATIENCE_S, until, until_gone
 
 pytest.importorskip("fastapi")
@@ -74,6 +82,41 @@ def test_an_answer_and_its_problem_name_the_request(guarded):
     authorised = {"authorization": f"Bearer {TOKEN}"}
     missing = guarded.get("/v1/jobs/" + "0" * 32, headers=authorised)  # by the application itself
     assert missing.json()["request_id"] == missing.headers["x-request-id"]
+
+
+def test_a_request_is_followed_into_the_figures_and_the_log_of_its_job(city, package, tmp_path, monkeypatch):
+    """As `serve --log-format json` writes them, on another server than uvicorn's."""
+    (tmp_path / "a.csv").write_text("no points")
+    jobs, figures = [], []
+
+    def make_server(config):
+        def run():
+            with TestClient(config.app, headers={"x-request-id": "from-the-proxy/7"}) as client:
+                sent = client.post("/v1/predict", files=files([tmp_path / "a.csv"], city.footprints))
+                jobs.append(ended(client, sent.json()["id"]))
+                figures.append(client.get("/metrics").text)
+
+        return SimpleNamespace(run=run, started=True)
+
+    place()
+    for where, name, value in ((runner, "LocalJob", ForkedJob), (tempfile, "tempdir", tempfile.tempdir)):
+        monkeypatch.setattr(where, name, value)
+    monkeypatch.setattr("uvicorn.Server", make_server)
+    monkeypatch.setattr(logging.getLogger("uvicorn"), "handlers", [])
+    folder = tmp_path / "service"
+    words = ("--log-format", "json", "--folder", folder, "--model", package)
+    served, ((job,),) = run_cli("serve", *words, cwd=tmp_path), (jobs,)
+    assert (served.code, job["status"]) == (0, "failed"), served.err
+    text = (folder / job_files.JOBS / job["id"] / "log.txt").read_text()
+    lines, of_job = ([json.loads(line) for line in part.splitlines()] for part in (served.err, text))
+    followed = [line for line in lines if line.get("request_id") == "from-the-proxy/7"]
+    (sent,) = (line for line in followed if line.get("path") == "/v1/predict")
+    assert (sent["method"], sent["status"], sent["seconds"] > 0) == ("POST", 202, True)
+    (over,) = (line for line in followed if "outcome" in line)
+    assert (over["job"], over["outcome"], over["seconds"] > 0) == (job["id"], "failed", True)
+    assert {line["request_id"] for line in of_job} == {"from-the-proxy/7"}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"]) for line in lines)
+    assert 'plumbline_job_seconds_count{kind="predict",outcome="failed"} 1.0' in figures[0]
 
 
 def test_probe_and_uploads_refuse_alike_at_a_full_disk(guarded, monkeypatch):
@@ -241,7 +284,8 @@ def test_a_job_whose_service_ends_again_and_again_is_given_up(tmp_path, monkeypa
     assert (store.get("a").status, store.claim(1)) == ("cancelled", None)
 
 
-def test_another_champion_is_served_without_losing_a_request(package, fields_package, tmp_path):
+def test_another_champion_is_served_without_losing_a_request(package, fields_package, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", tempfile.tempdir)  # which the service sets
     first, other = (Path(shutil.copytree(package, tmp_path / name)) for name in ("package", "other"))
     link = tmp_path / "model"
     link.symlink_to(first)

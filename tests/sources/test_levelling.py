@@ -70,6 +70,7 @@ def test_places_buildings_errors_and_gaps_are_kept(tmp_path):
         (SAME["wide, named"].replace("7.5", "-7.5"), "levelling.unclear_sign", ["50%", "displacement_mm"]),
         (LONG.splitlines()[0] + "\n", "levelling.none", []),
         (LONG.replace("height_m", "height_mm"), "levelling.unlikely_unit", ["height_mm, read as mm", "0.005 mm"]),
+        (SAME["wide"].replace("20\t", "20 [m]\t").replace("23\n", "23 [m]\n"), "levelling.unlikely_unit", ["in mm?"]),
     ],
 )
 def test_what_is_not_clear_is_refused_with_what_to_write(tmp_path, text, key, places):

@@ -53,6 +53,15 @@ def test_a_tar_archive_is_to_be_unpacked(tmp_path, name):
     assert len(found.doubts) == 1
 
 
+@pytest.mark.parametrize(
+    ("start", "kind"), [(b"BZh91AY", "bzip2"), (b"\x89PNG\r\n\x1a\n", "PNG"), (b"\x93NUMPY\x01\0", "NumPy")]
+)
+def test_points_in_another_packing_are_to_be_unpacked(tmp_path, start, kind):
+    (tmp_path / "a.csv").write_bytes(start + bytes(range(256)))
+    with refuses("file.foreign", "a.csv", kind):
+        read_points(tmp_path / "a.csv")
+
+
 def test_heights_of_0_in_one_product_are_told_as_missing_and_not_as_another_zero(tmp_path, caplog):
     hill, other = on_a_hill(60, 1), on_a_hill(60, 2)
     flat = replace(other, height=np.zeros(len(other)))

@@ -12,6 +12,7 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolUpdate
 from prefect.client.schemas.schedules import CronSchedule
+from prefect.exceptions import ObjectAlreadyExists
 
 from flows.orchestration.pools import Pool, create_automations, create_pools, pause_again, read_paused
 
@@ -69,6 +70,16 @@ def test_what_was_paused_is_paused_again() -> None:
     paused = [call(item.id, item.schedules[0].id, active=False) for item in (one, whole)]
     assert client.update_deployment_schedule.mock_calls == paused
     client.pause_automation.assert_called_once_with(automations[0].id)
+
+
+def test_of_a_pool_that_is_there_only_what_is_ours_is_written() -> None:
+    """Not whether it is paused."""
+    client = Mock(**{"create_work_pool.side_effect": ObjectAlreadyExists(Exception())})
+    create_pools(client, [Pool(name="rests", limit=3)])
+    ((name, update), _) = client.update_work_pool.call_args
+    assert (name, update.concurrency_limit) == ("rests", 3)
+    assert update.model_fields_set == {"base_job_template", "concurrency_limit"}
+    assert update.base_job_template["variables"]["properties"]["command"]["default"] == "python -m prefect.engine"
 
 
 @pytest.mark.slow

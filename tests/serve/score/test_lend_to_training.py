@@ -90,6 +90,15 @@ def test_an_invented_city_keeps_its_name(delivered: str):
     assert state() == before
 
 
+def test_a_delivery_that_has_changed_since_it_was_judged_is_not_lent(delivered: str):
+    (path, *_) = sorted(Path(parse_params(PARAMS).score.source, PLACE, "first").glob("*.csv"))
+    path.write_text("other")
+    before = state()
+    with refuses("delivery.other_file", path, "not the file that"):
+        lend(PLACE, delivered)
+    assert state() == before
+
+
 def test_what_made_the_delivery_readable_is_lent_with_it(town: Town, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(town.folder)
     named = {"pid": "nr", "easting": "x, m", "northing": "y, m", "height_ortho": "h"}

@@ -44,7 +44,7 @@ def histories_of(page: Path) -> dict[str, tuple[set[str], set[str]]]:
 
 def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_time(trained_town: Town):
     town = trained_town
-    town.settings(tile_m=150)
+    town.settings(tile_m=150, drift={"min_buildings": 20})
     first = town.deliver("first", last=town.days[-3])
     ended = town.score()
     assert ended.code == 0, ended.err
@@ -89,6 +89,8 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     told = {name: json.loads((path / "manifest.json").read_text()) for name, path in everything.items()}
     assert told["second"]["compared_with"] == told["late"]["compared_with"] == result.name
     assert json.loads((town.out / PLACE / "latest.json").read_text())["folder"] == everything["second"].name
+    drift = json.loads((everything["second"] / "drift.json").read_text())
+    assert (drift["verdict"], drift["buildings"] > 20, bool(drift["features"])) == ("none", True, True)
     table = pd.read_csv(everything["second"] / "changes.csv")
     assert len(table) == told["second"]["changes"]["changed"]
     before = {row.building_id: row for row in found.itertuples()}

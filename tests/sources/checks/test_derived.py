@@ -89,6 +89,7 @@ def test_what_is_not_sure_is_warned_of(caplog, one, other, key, place):
     ("one", "other"),
     [
         ((cells(), UP_2023), (cells(los=EAST), UP_2023.replace("_U_", "_E_"))),
+        ((cells(), UP_2023), (track(CELLS + 5000, los=UP), UP_2023.replace("E45", "E46"))),
         ((ELSEWHERE, f"{L2B}.csv"), (cells(), UP_2023)),
         ((TRACK, f"{L2B}.csv"), (cells("2021-01-01"), UP_2023)),
         ((TRACK, f"{L2B}.csv"), (track(PLACES + 590), f"{L2B.replace('0282', '0283')}.csv")),

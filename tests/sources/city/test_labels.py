@@ -75,6 +75,7 @@ def test_a_last_line_without_end_is_read_with_a_warning(tmp_path, caplog, end):
         ("e,0.6,", "labels.unknown_quadrant", ", column quadrant: ''"),
         ("e,0.1,north", "labels.unknown_quadrant", ", column quadrant: 'north'"),
         ("e,-1,NE", "labels.impossible_severity", ", column severity_permille: -1.0"),
+        ("e,inf,NE", "labels.impossible_severity", ", column severity_permille: inf"),
         ("e,,NE", "labels.impossible_severity", ", column severity_permille: no value"),
         ("e,much,NE", "csv.not_a_number", ", column severity_permille: 'much'"),
         (",1,NE", "labels.empty_id", ", column building_id: ''"),

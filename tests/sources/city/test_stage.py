@@ -95,6 +95,9 @@ def test_heights_from_another_zero_are_told_of(city, tmp_path, caplog):
     (city / "descending.zip").unlink()
     ingest([city], Ingest(), tmp_path / "out")
     assert len(warned(caplog, "heights.other_datum", "b.csv: its heights are 40.0 m larger")) == 1
+    caplog.clear()
+    ingest([city], Ingest(products={"b.csv": Product(raised_m=-30)}), tmp_path / "raised")
+    assert warned(caplog, "heights.other_datum", "10.0 m larger", "raised_m: -40.0, and not -30,")
 
 
 def test_displacements_of_an_improbable_size_are_told_of_once_a_product(city, tmp_path, monkeypatch, caplog):

@@ -20,6 +20,8 @@ WAYS: dict[str, Change] = {
     "a note of the separator": lambda plain: b"sep=,\r\n" + plain.encode(),
     "a note of tabs": lambda plain: b"sep=\t\r\n" + plain.replace(",", "\t").encode(),
     "comments before the header": lambda plain: b"# product 12\n#\n\n" + plain.encode(),
+    "big endian UTF-16 with semicolons": lambda plain: b"\xfe\xff" + plain.replace(",", ";").encode("utf-16-be"),
+    "columns without a name at the end": lambda plain: plain.replace("\n", ",,\n").encode(),
     "a header behind a sign": lambda plain: b"# " + plain.encode(),
 }
 

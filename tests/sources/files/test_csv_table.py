@@ -84,6 +84,7 @@ FAULTS = {
     "for people": ("name,x\na,1\nb,\u22121.5\n", "csv.not_a_number", "line 3, column x: '\u22121.5'"),
     "thousands": ("name,x\na,1\nb,1'234.5\n", "csv.not_a_number", "line 3, column x: \"1'234.5"),
     "too few": ("name,x\na,1\nb\nc,2\n", "csv.cell_count", "line 3: 1 cells"),
+    "too many": ("name,x\na,1\nb,2,3\nc,2\n", "csv.cell_count", "line 3: 3 cells"),
     "cut off": ("name,x\na,1\nb", "csv.cell_count", "line 3: 1 cells", "cut off"),
     "no text": (b"name,x\na,1\n\xff\xfe,2\n", "csv.not_utf8", "line 3, column name: "),
     "open quote": ('name,x\na,1\n"b,2\n', "csv.cell_count", "line 3: 1 cells"),

@@ -15,12 +15,14 @@ from tests.refusals import warned, warning_keys
     [
         ("asc/ts.csv", "ts.csv", True),
         ("asc/ts.csv", "asc/ts.csv", True),
+        ("asc/ts.csv", "asc/*", True),
         ("desc/ts.csv", "asc/ts.csv", False),
         ("deep/asc/ts.csv", "asc/ts.csv", True),
         ("asc/ts.csv", "other/asc/ts.csv", False),
         ("a[1].csv", "a[1].csv", True),
         ("a1.csv", "a[1].csv", True),
         ("/data/asc/ts.csv", "/data/asc/ts.csv", True),
+        ("/data/asc/ts.csv", "/desc/ts.csv", False),
         ("asc/TS.csv", "asc/ts.csv", False),
     ],
 )

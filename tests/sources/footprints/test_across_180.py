@@ -7,7 +7,8 @@ import shapely
 
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.globe import cut, to_degrees
-from tests.refusals import warning_keys
+from tests.refusals import warned, warning_keys
+from tests.sources.footprints.test_cases import CASES
 
 CRS = "EPSG:32760"
 EAST, NORTH = 819_787.0, 8_140_000.0
@@ -58,3 +59,9 @@ def test_the_web_s_mercator_ends_there_too(tmp_path, caplog):
     found = read_buildings(tmp_path / "f.gpkg", CRS)
     assert shapely.hausdorff_distance(found.geometry.to_numpy(), houses().geometry.to_numpy()).max() < 0.05
     assert not warning_keys(caplog)
+
+
+def test_the_case_of_fiji(caplog):
+    found = read_buildings(CASES / "fiji-geojson" / "fp_fj.geojson", CRS)
+    assert (found.attrs["repaired"], found.attrs["multipart"]) == ([], 0)
+    assert not warned(caplog, "footprints.repaired")

@@ -1,5 +1,7 @@
 """Of files too large to be read whole, only what lies where the points are is read; where a moved city stands."""
 
+import json
+
 import geopandas
 import numpy as np
 import pyarrow as pa
@@ -74,6 +76,15 @@ def test_a_file_of_another_place_is_refused(tmp_path):
 def test_a_small_file_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(area_module, "LARGE_BYTES", 2**28)
     assert len(read_buildings(save(near_and_far(), tmp_path / "f.gpkg"), CRS, area=HERE)) == 6
+
+
+def test_large_ids_beside_a_gap_stay_what_they_are(tmp_path):
+    features = json.loads(near_and_far().drop(columns="building_id").to_json())
+    for number, feature in enumerate(features["features"]):
+        feature["properties"]["number"] = None if number == 3 else 2**60 + number
+    (tmp_path / "f.geojson").write_text(json.dumps(features))
+    read = read_buildings(tmp_path / "f.geojson", CRS, id_column="number", area=HERE)
+    assert read["building_id"].tolist()[1:] == [str(2**60 + 4), str(2**60 + 5)]
 
 
 def test_points_without_a_place_have_no_area():

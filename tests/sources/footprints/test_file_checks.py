@@ -9,7 +9,7 @@ import pytest
 
 from plumbline.core.errors import InputError
 from plumbline.sources.footprints.buildings import read_buildings
-from tests.refusals import refuses
+from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, assert_same_ground, contents, in_degrees, save
 from tests.sources.footprints.test_cases import CASES
 from tests.sources.make import squares, zipped
@@ -21,6 +21,13 @@ IDS = ["H0", "H1", "H2"]
 def test_a_zipped_geodatabase_is_read_wherever_its_files_are(tmp_path, name, inside):
     squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
     assert_same_ground(read_buildings(zipped(tmp_path / name, contents(tmp_path / "b.gdb", inside)), CRS))
+
+
+def test_a_zip_with_two_geodatabases_warns_which_is_read(tmp_path, caplog):
+    squares().to_file(tmp_path / "b.gdb", driver="OpenFileGDB", layer="buildings")
+    both = {**contents(tmp_path / "b.gdb", "roads.gdb/"), **contents(tmp_path / "b.gdb", "buildings.gdb/")}
+    assert len(read_buildings(zipped(tmp_path / "f.zip", both), CRS)) == 3
+    assert warned(caplog, "archive.member_chosen", "f.zip", "buildings.gdb is read")
 
 
 def test_of_the_layers_of_geofabrik_the_buildings_are_read(tmp_path):
@@ -76,6 +83,8 @@ NO_FOOTPRINTS = {
     "f.geojson.bz2": (bz2.compress(b"{}"), "file.foreign", "bzip2"),
     "f.gpkg.xz": (lzma.compress(b"{}"), "file.foreign", "xz"),
     "f.7z": (b"7z\xbc\xaf\x27\x1c" + b"\0" * 60, "file.foreign", "7z"),
+    "f.rar": (b"Rar!\x1a\x07" + b"\0" * 60, "file.foreign", "rar"),
+    "f.mbtiles": (b"SQLite format 3\0", "file.foreign", "map tiles"),
     "f.prj": (b'PROJCS["ETRS89"]', "shapefile.part", ".shp"),
     "f.txt": (b"notes about the buildings\n", "footprints.unknown_format", "GeoJSON"),
 }

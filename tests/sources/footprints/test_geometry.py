@@ -70,8 +70,10 @@ def test_the_ground_of_a_repaired_polygon_is_the_one_drawn(name):
         (shapely.Polygon([(0, 0), (10, 0), (0, 10), (10, 12)]), None),  # one with unequal wings
         (shapely.Polygon(SQUARE + SQUARE), 100.0),  # round twice
         (shapely.Polygon(SQUARE, [moved(HOLE, 20)]), 4.0),  # a hole outside
+        (shapely.Polygon(SQUARE, [moved(HOLE, -3)]), 2.0),  # a hole half outside
         (shapely.Polygon(SQUARE, [HOLE, HOLE]), 4.0),  # a hole twice: cut out, or filled again?
         (shapely.MultiPolygon([shapely.Polygon(SQUARE), shapely.Polygon(moved(SQUARE, 5))]), 50.0),
+        (shapely.MultiPolygon([shapely.Polygon(SQUARE), shapely.Polygon(HOLE)]), 4.0),  # a part, or a courtyard?
         (shapely.Polygon([(0, 0), (10, 0), (0, 0), (0, 0)]), 0.0),  # a line: no ground at all
     ],
 )

@@ -84,6 +84,7 @@ def test_errors_of_the_fit_come_in_mm_and_may_be_missing(tmp_path):
             "sight.not_given_once",
             "",
         ),
+        ({"incidence_deg": 95}, "incidence.out_of_range", "95"),
         ({"incidence_deg": 0.672}, "incidence.out_of_range", "radians?"),  # as degrees, they would look straight down
         ({"decimal": ",", "separator": ","}, "columns.separator_is_decimal", ""),
         ({"columns": None, "format": "columns"}, "columns.missing", ""),

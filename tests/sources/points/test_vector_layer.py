@@ -1,5 +1,6 @@
 """Points in vector files read as the csv that they were made from."""
 
+import json
 import zipfile
 
 import geopandas
@@ -161,7 +162,7 @@ def test_heights_that_are_in_the_places_alone_are_a_column(tmp_path, suffix):
 
 
 def test_points_in_metres_of_a_geojson_without_crs_are_in_the_stated_one(tmp_path):
-    """As a zip, too."""
+    """As a zip, too, and in feet."""
     folder = CASES / "projected-geojson"
     products = yaml.safe_load((folder / "points.yaml").read_text())["ingest"]["products"]
     about = Product.model_validate(products["pj*.geojson"])
@@ -174,3 +175,8 @@ def test_points_in_metres_of_a_geojson_without_crs_are_in_the_stated_one(tmp_pat
     assert_track(read_points(tmp_path / "p.zip", {"*": about.model_copy(update={"track": "pj_asc"})}), track)
     with refuses("points.unknown_format", "easting: 'geometry_easting'", "\n      crs: EPSG:NUMBER"):
         read_points(folder / "pj_asc.geojson")
+    feet = geopandas.read_file(folder / "pj_asc.geojson").set_crs(3035, allow_override=True).to_crs("EPSG:2263")
+    features = json.loads(feet.to_json(drop_id=True))["features"]
+    (tmp_path / "pj.json").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    moved = read_points(tmp_path / "pj.json", {"*": about.model_copy(update={"crs": "EPSG:2263"})}, crs="EPSG:3035")
+    np.testing.assert_allclose(moved.easting, track.easting, atol=0.01)

@@ -112,6 +112,12 @@ def test_losses_with_weights_are_those_of_the_buildings_repeated(times, seed):
     assert losses_of(answer, labels, standard, 7 * weight) == pytest.approx(wanted, rel=1e-5, abs=1e-6)
 
 
+def test_undefined_quadrants_stay_out():
+    answer, labels, standard = answered(30)
+    nowhere = labels._replace(quadrant_B=torch.full((30,), -1), accepted_B4=torch.zeros(30, 4, dtype=torch.bool))
+    assert losses_of(answer, nowhere, standard, torch.ones(30))[0] == 0
+
+
 @pytest.mark.parametrize("seed", [None, 3])
 def test_the_loader_gives_each_building_its_weight(seed):
     sequences = make_sequences(80)

@@ -1,10 +1,12 @@
 """Several processes through torchrun: how they end, and that none is left."""
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import psutil
 import pytest
@@ -48,10 +50,11 @@ def start(tmp_path: Path, *how: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    """Give this process its signal handlers back, which torchrun replaces."""
+    """Give this process its signal handlers and variables back, which torchrun replaces."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
     handlers = {number: signal.getsignal(number) for number in numbers}
-    yield
+    with mock.patch.dict(os.environ):
+        yield
     for number, handler in handlers.items():
         signal.signal(number, handler)
 

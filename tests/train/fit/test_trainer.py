@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from lightning import Callback, LightningModule
+from lightning.pytorch.profilers import PyTorchProfiler
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from safetensors.torch import load_file
@@ -443,6 +444,14 @@ def test_a_profile_says_where_the_time_goes(work, kind, parts):
     content = table.read_text()
     assert all(part in content for part in parts)
     assert bool(list(folder.glob("*.pt.trace.json"))) == (kind == "pytorch")
+
+
+def test_the_profiler_of_torch_writes_beside_it(monkeypatch):
+    monkeypatch.setenv("KINETO_LOG_LEVEL", "99")  # which it sets else
+    profiler = fit_module._profiler(make_params(profile="pytorch").train, "train")
+    assert isinstance(profiler, PyTorchProfiler)
+    assert (profiler.dirpath, profiler.filename) == (Path(".plumbline/profile"), "train")
+    assert fit_module._profiler(make_params().train, "train") is None
 
 
 @pytest.mark.parametrize("attention", ["sdpa", pytest.param("ragged", marks=pytest.mark.slow)])

@@ -50,6 +50,7 @@ def test_points_of_one_pid_at_other_places_are_numbered_and_none_is_lost(tmp_pat
         ("los_east", "0.1", "sight.not_a_unit_vector", ["los_east, los_north, los_up", "length 0.810"]),
         ("los_up", "-0.795", "sight.not_up", ["-0.795"]),
         (EPOCHS[1], "n.a.", "csv.not_a_number", ["'n.a.'"]),
+        ("rmse_ts", "2021", "points.out_of_range", ["2021", "0 to 500"]),
         (EPOCHS[3], "-1e39", "points.impossible_displacement", ["-inf mm", "100000 mm"]),
     ],
 )

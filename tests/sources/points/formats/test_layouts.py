@@ -14,7 +14,7 @@ from plumbline.params import FORMATS as NAMES
 from plumbline.params import Product, load_ingest
 from plumbline.sources.points.formats.layouts import LAYOUTS, find_column, is_layout
 from plumbline.sources.points.recognise import FORMATS, recognise
-from tests.refusals import refuses
+from tests.refusals import refuses, warned
 from tests.sources.make import rows as egms_rows
 from tests.sources.make import text
 from tests.sources.points.formats.write_layouts import FIXED, HEIGHTS, IDS, rows
@@ -203,3 +203,9 @@ def test_a_file_of_another_place_than_the_city_is_refused_and_exchanged_coordina
     cells = [row | {"pnt_lat": row["pnt_lon"], "pnt_lon": row["pnt_lat"]} for row in rows("depsi")]
     with refuses("crs.outside", path, "EPSG:28992", "swapped?"):
         read_points(write(tmp_path, text(cells)), {"*": Product(**ANGLES)}, crs="EPSG:28992")
+
+
+def test_days_written_otherwise_are_said_and_amplitudes_are_not(tmp_path, caplog):
+    content = text(rows("depsi")).replace(f"d_{DAYS[1]}", f"d_{DAYS[1]}T0534")
+    assert len(read_points(write(tmp_path, content), {"*": Product(**ANGLES)}).epochs) == len(DAYS) - 1
+    assert warned(caplog, "epochs.unmatched_columns", "t.csv: 1 columns", "d_%Y%m%d", f"'d_{DAYS[1]}T0534'")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plumbline.params import Product
 from plumbline.sources.points.read import is_product
 from plumbline.sources.points.track import Track
-from tests.refusals import refuses
+from tests.refusals import refuses, warned
 from tests.sources.make import EPOCHS, L3, NEWER, OLDER_L2A, rows, squares, text, unless_refused
 from tests.sources.points.opening import product_parts, read_points
 from tests.sources.points.write_columns import described
@@ -54,6 +54,17 @@ def test_spaces_around_the_names_of_columns_are_passed_over(tmp_path):
     spaced = {"rmse_ts": " rmse_ts", "height_ortho": "height_ortho "}
     pq.write_table(table.rename_columns([spaced.get(name, name) for name in table.column_names]), parquet)
     assert_same(read_points(parquet), read_points(csv))
+
+
+def test_a_point_without_a_line_of_sight_is_left_out_where_its_code_is_stated(tmp_path, caplog):
+    _, path = pair(tmp_path, NEWER)
+    table = pq.read_table(path)
+    place, values = table.column_names.index("los_up"), table["los_up"].to_pylist()
+    pq.write_table(table.set_column(place, "los_up", pa.array([*values[:-1], -9999.0])), path)
+    with refuses("points.out_of_range", "column los_up: -9999 ", "missing: [-9999]"):
+        read_points(path)
+    assert len(read_points(path, {"*": Product(missing=[-9999])})) == len(values) - 1
+    assert warned(caplog, "points.left_out", f"{path.name}: 1 points", "line of sight")
 
 
 @pytest.mark.parametrize(

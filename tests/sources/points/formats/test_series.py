@@ -79,6 +79,15 @@ def test_the_extent_of_a_stack_in_radar_coordinates_is_found_by_blocks_of_rows(t
     assert [window[0].stop for window in windows[: -(-SHAPE[0] // rows)]] == [*range(rows, SHAPE[0], rows), SHAPE[0]]
 
 
+def test_a_stack_in_radar_coordinates_over_the_date_line_lies_in_a_zone_of_there(tmp_path):
+    stack = Stack().to_radar()
+    stack.geometry["longitude"] += 180 - STEP * 1.8 - WEST
+    stack.geometry["longitude"][:, 2] -= 360
+    track = read_points(stack.write(tmp_path / "t.h5", "geometryRadar.h5"))
+    assert track.crs == "EPSG:32660"
+    assert np.ptp(track.easting) < 30
+
+
 def test_pixels_whose_place_or_angle_is_not_known_are_left_out(tmp_path):
     stack = Stack().to_radar()
     stack.geometry["latitude"][0, 0] = stack.geometry["longitude"][0, 0] = 0
@@ -279,6 +288,7 @@ def test_companions_are_no_products(tmp_path):
 REFUSED = {
     "day twice": ({"dates": [b"20160327"] * 4}, "stack.repeated_day", "t.h5, /date: 20160327"),
     "no such day": ({"dates": [b"20160327", b"20161301", b"2", b"3"]}, "epochs.impossible_day", "/date: 20161301"),
+    "days": ({"dates": [day.encode() for day in DAYS[:3]]}, "stack.day_count", "t.h5, /date: 3 "),
     "days as numbers": ({"dates": [1, 2, 3, 4]}, "hdf5.array_type", "t.h5, /date", "int64"),
     "one epoch": ({"series": metres()[:1], "dates": [DAYS[0].encode()]}, "epochs.too_few", "t.h5, /date: 1 epochs"),
     "one day": ({"dates": [f"20160327T053{n}".encode() for n in range(4)]}, "epochs.too_few", "t.h5, /date: 4 epochs"),
@@ -299,6 +309,7 @@ REFUSED = {
         "swap",
     ),
     "no length": ({"geometry": vector(0.9, 0.9)}, "geometry.out_of_range", "/los_east, los_north, row 0, column 0: 1"),
+    "down": ({"geometry": vector(-0.6, -0.1, -0.79)}, "geometry.out_of_range", "/los_up, row 0, column 0: -0.79 "),
     "coherence": ({"coherence": np.full(SHAPE, 1.5)}, "geometry.out_of_range", "temporalCoherence.h5", "column 0: 1.5"),
 }
 """Fault -> the stack with it, the key of the refusal, and the places that the message names."""
