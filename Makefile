@@ -69,7 +69,7 @@ WORKERS := $(shell n=$$(env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc); echo 
 TIER ?= not slow
 EXAMPLES ?= quick
 tests: $(VENV)/.test $(PAGE)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist each \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist each --max-worker-restart 0 \
 		-m "$(TIER)" --hypothesis-profile=$(EXAMPLES) $(PYTEST_ARGS)
 
 chaos: $(VENV)/.test $(PAGE)  ## Kill and break what is at work, and see what holds (docs/faults.md)
