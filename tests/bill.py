@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-BILL = Path(".plumbline/bill")
+BILL = Path(".plumbline/bill").absolute()
 DEAREST = 40
 """Number of tests that are listed."""
 

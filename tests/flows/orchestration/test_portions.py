@@ -81,7 +81,9 @@ def project(tmp_path: Path) -> Project:
 
 
 @pytest.mark.slow
-def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_same_bytes(project: Project):
+def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_same_bytes(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+):
     project.environment |= {"OMP_NUM_THREADS": "1"}
     with cluster_in(project.folder) as cluster:
         project.environment["PLUMBLINE_DASK"] = cluster.address
@@ -96,7 +98,7 @@ def test_the_pipeline_on_a_cluster_loses_a_worker_in_each_stage_and_makes_the_sa
     for stage in ("ingest", "prepare"):
         assert f"portions done on {cluster.address}" in output
         assert f"{stage}: going on, " in output
-    os.chdir(project.folder)
+    monkeypatch.chdir(project.folder)
     params = load_params()
     ingest(city_folders(Path("data")), params.ingest, Path("alone/ingest"), 1)
     prepare(Path("data/ingest"), params.prepare, Path("alone/prepare"), 1)
