@@ -57,8 +57,10 @@ down:  ## Stop exactly what `make up` started
 test: $(VENV)/.test $(PAGE)  ## Run all that a change must pass: lint, and the tests but the slow ones beside it
 	@$(MAKE) --no-print-directory --jobs 2 tests lint
 
-test-quick: $(VENV)/.test $(PAGE)  ## Run the tests that train, export and start nothing, for each commit
-	@$(MAKE) --no-print-directory tests TIER="not slow and not heavy"
+# Folders whose tests load neither torch nor Prefect.
+QUICK := $(addprefix tests/,core sources simulate prepare cli docs reporting test_*.py)
+test-quick: $(VENV)/.test $(PAGE)  ## Run the tests of reading, preparing and the commands, for each commit
+	@$(MAKE) --no-print-directory tests TIER="not slow and not heavy" PYTEST_ARGS="$(QUICK) $(PYTEST_ARGS)"
 
 test-all: $(VENV)/.test $(PAGE)  ## Run everything, before a release: the slow tests too, and more examples
 	@$(MAKE) --no-print-directory --jobs 2 tests lint TIER= EXAMPLES=more
