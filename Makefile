@@ -57,10 +57,10 @@ down:  ## Stop exactly what `make up` started
 test: $(VENV)/.test $(PAGE)  ## Run all that a change must pass: lint, and the tests but the slow ones beside it
 	@$(MAKE) --no-print-directory --jobs 2 tests lint
 
-# Folders whose tests load neither torch nor Prefect.
-QUICK := $(addprefix tests/,core sources simulate prepare cli docs reporting test_*.py)
+# Folders whose tests load torch or Prefect, or start programs.
+LOADING := serve service release train model compress export validate fields flows realdata benchmarks deploy doctor chaos
 test-quick: $(VENV)/.test $(PAGE)  ## Run the tests of reading, preparing and the commands, for each commit
-	@$(MAKE) --no-print-directory tests TIER="not slow and not heavy" PYTEST_ARGS="$(QUICK) $(PYTEST_ARGS)"
+	@$(MAKE) --no-print-directory tests TIER="not slow and not heavy" PYTEST_ARGS="$(LOADING:%=--ignore=tests/%) $(PYTEST_ARGS)"
 
 test-all: $(VENV)/.test $(PAGE)  ## Run everything, before a release: the slow tests too, and more examples
 	@$(MAKE) --no-print-directory --jobs 2 tests lint TIER= EXAMPLES=more
