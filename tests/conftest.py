@@ -29,7 +29,7 @@ settings.load_profile("quick")
 TESTS = Path(__file__).parent
 FAMILIES = (
     ("serve", "service", "release"),
-    ("sources", "core", "simulate"),
+    ("sources", "core", "simulate", "flows"),
     ("train", "model", "compress", "export", "validate"),
     ("prepare", "realdata"),
     ("fields",),
