@@ -134,14 +134,17 @@ docs: $(VENV)/.test $(PAGE)  ## Check that the tutorials show what their command
 # In folders of their own, so that they neither read nor write what `make run` does there.
 stages = for stage in simulate ingest prepare train compress export validate gate approve package; do plumbline $$stage || exit; done
 PRETRAINED := .plumbline/pretrained
-pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew (half an hour)
-	mkdir -p $(PRETRAINED)
+# Checkpoints are outside of .plumbline while it is under way: committed, another clone goes on with them.
+pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by default anew; goes on where it was interrupted
+	mkdir -p $(PRETRAINED)/.plumbline pretrained/checkpoints
+	ln -sfn ../../../pretrained/checkpoints $(PRETRAINED)/.plumbline/checkpoints
 	cp pretrained/params.yaml $(PRETRAINED)
 	cd $(PRETRAINED) && $(stages)
 	rm -rf src/plumbline/pretrained/package src/plumbline/pretrained/model
 	cp -r $(PRETRAINED)/data/package src/plumbline/pretrained/package
 	mkdir src/plumbline/pretrained/model
 	cp $(PRETRAINED)/data/train/model.* src/plumbline/pretrained/model
+	rmdir pretrained/checkpoints
 
 pretrained-restoration: $(VENV)/.restoration  ## Make the package that `plumbline restore` uses by default anew (90 minutes)
 	mkdir -p $(PRETRAINED)-restoration

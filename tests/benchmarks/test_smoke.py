@@ -16,7 +16,9 @@ EMPTY = ("", "–")
 ROWS = {
     "artifacts": [5, 5],
     "cases": [6, 26],
+    "curves": [1],
     "data": [2],
+    "heldout.accuracy": [4, 6, 5, 5, 16, 2],
     "heldout.judge": [3],
     "heldout.mechanisms": [8, 4, 1],
     "makers.ninth": [3],
@@ -32,7 +34,18 @@ TRAINED = {
     "train": ("--data", "data"),
 }
 """Those that take a run of the pipeline, where there is one; what they make for themselves without, others make too."""
-SLOW = {"artifacts", "cases", "data", "heldout.judge", "heldout.mechanisms", "restoration", "train", "unchanged"}
+SLOW = {
+    "artifacts",
+    "cases",
+    "curves",
+    "data",
+    "heldout.accuracy",
+    "heldout.judge",
+    "heldout.mechanisms",
+    "restoration",
+    "train",
+    "unchanged",
+}
 """Those whose smoke run takes seconds: `make test` asks the others, which end by the same helpers."""
 
 
