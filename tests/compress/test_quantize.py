@@ -163,7 +163,7 @@ def test_a_weight_is_off_by_half_of_a_step_at_most(value, axis):
     assert (code[value == 0] == 0).all()
 
 
-def test_weights_in_int8_take_half_and_the_shipped_file_a_sixth(tiny):
+def test_weights_in_int8_take_half_and_the_shipped_file_a_fifth(tiny):
     """Of the tiny network many matrices are too small for 8 bits."""
     plain, quantised = (
         sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in graph(tiny.data("export") / name).initializer)
@@ -171,7 +171,7 @@ def test_weights_in_int8_take_half_and_the_shipped_file_a_sixth(tiny):
     )
     assert quantised < 0.55 * plain
     before = pretrained.MODEL / "model.safetensors"
-    assert (pretrained.PACKAGE / "model.int8.onnx").stat().st_size < 0.17 * before.stat().st_size
+    assert (pretrained.PACKAGE / "model.int8.onnx").stat().st_size < 0.2 * before.stat().st_size
 
 
 @pytest.mark.slow
