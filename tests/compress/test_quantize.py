@@ -174,6 +174,13 @@ def test_weights_in_int8_take_half_and_the_shipped_file_a_fifth(tiny):
     assert (pretrained.PACKAGE / "model.int8.onnx").stat().st_size < 0.2 * before.stat().st_size
 
 
+def test_no_two_nodes_have_one_name(tiny):
+    """ONNX Runtime 1.18 gives what it fuses a node's name, and refuses a graph in which two are equal."""
+    names = [node.name for node in graph(tiny.data("export") / "int8.onnx").node]
+    assert "" not in names
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.slow
 def test_the_shipped_network_in_int8_is_a_sixth_of_the_one_before_pruning(data, tmp_path):
     models = {"float32": load_diagnosis(pretrained.MODEL), "pruned": load_network(pretrained.PACKAGE)}

@@ -257,8 +257,9 @@ def number_names(model: onnx.ModelProto) -> None:
     weights = (tensor.name for tensor in graph.initializer if tensor.name.startswith("network."))
     fixed = {"", *weights, *(value.name for value in (*graph.input, *graph.output))}
     numbers: dict[str, str] = {}
-    for node in graph.node:
-        node.name = ""
+    for number, node in enumerate(graph.node):
+        # Older runtimes name what they fuse after it: two without a name would have the same.
+        node.name = str(number)
         for names in (node.input, node.output):
             for place, name in enumerate(names):
                 if name not in fixed:
