@@ -144,7 +144,7 @@ pretrained: $(VENV)/.run  ## Make the package that `plumbline predict` uses by d
 	cp -r $(PRETRAINED)/data/package src/plumbline/pretrained/package
 	mkdir src/plumbline/pretrained/model
 	cp $(PRETRAINED)/data/train/model.* src/plumbline/pretrained/model
-	rmdir pretrained/checkpoints
+	rm -rf pretrained/checkpoints
 
 pretrained-restoration: $(VENV)/.restoration  ## Make the package that `plumbline restore` uses by default anew (90 minutes)
 	mkdir -p $(PRETRAINED)-restoration
