@@ -1,10 +1,11 @@
-"""Measure the shipped package on cities of the ninth maker, and write the tables of the docs from that measurement.
+"""Measure the shipped package on cities of the ninth maker and on published buildings, and write tables of the docs.
 
     python -m benchmarks.heldout.accuracy --measure   # an hour of one core: into docs/benchmarks/accuracy.json
     python -m benchmarks.heldout.accuracy             # seconds: that file's figures into the pages
 
-A table of a page stands behind `<!-- accuracy: NAME -->`, up to an empty line; NAME is a key of `TABLES`. A test holds
-the pages to the file, and the file to the package. With `--smoke`, toy cities are measured, and the tables printed.
+A table of a page stands behind `<!-- accuracy: NAME -->`, up to an empty line; NAME is a key of `TABLES` or
+`CASE_TABLES`. A test holds the pages to the file, and the file to the package. With `--smoke`, toy cities are measured,
+and the tables printed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.cases.__main__ import CASE_TABLES, DRAWS, judge_cases
 from benchmarks.common import ROOT, commit, head, line, parse, parser, refusing
 from benchmarks.heldout.judge import predicted
 from benchmarks.heldout.mechanisms import ALL, by_mechanism, read_beside
@@ -26,11 +28,13 @@ from benchmarks.makers.ninth.city import SOUND, make_city
 from plumbline import pretrained
 from plumbline.core.files import read_json, write_json
 from plumbline.export.package import verify_package
+from plumbline.serve.judgement import open_model
 from plumbline.sources.city.files import find_files
 
 FILE = ROOT / "docs" / "benchmarks" / "accuracy.json"
 PAGES = tuple(
-    ROOT / name for name in ("README.md", "docs/accuracy.md", "docs/pretrained.md", "docs/benchmarks/accuracy.md")
+    ROOT / name
+    for name in ("README.md", "docs/accuracy.md", "docs/pretrained.md", "docs/real.md", "docs/benchmarks/accuracy.md")
 )
 BAND_NAMES = {"X": "X band", "C": "Sentinel-1"}
 CORNERS = ("corner", "none")
@@ -207,6 +211,7 @@ TABLES: dict[str, Callable[[Found], Iterator[str]]] = {
 def renewed(text: str, measured: dict[str, Any]) -> str:
     """Return the text of a page with the measured figures; `measured` is the content of `FILE`."""
     tables = {name: "\n".join(table(measured["cities"])) for name, table in TABLES.items()}
+    tables |= {name: "\n".join(table(measured["cases"])) for name, table in CASE_TABLES.items()}
     tables["measured"] = "{date}, package {release}, commit {commit}.".format(**measured)
     return re.sub(
         r"(<!-- accuracy: (\w+) -->\s+).*?(?=\n\n|\n?\Z)", lambda mark: mark[1] + tables[mark[2]], text, flags=re.S
@@ -230,6 +235,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             if given.smoke:
                 print("\n\n".join("\n".join(table(measured["cities"])) for table in TABLES.values()))
                 return
+            measured["cases"] = judge_cases(open_model(pretrained.PACKAGE), DRAWS)
             write_json(FILE, measured)
         for page in PAGES:
             page.write_text(renewed(page.read_text(encoding="utf-8"), read_json(FILE)), encoding="utf-8")

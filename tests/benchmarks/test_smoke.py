@@ -15,7 +15,7 @@ NUMBER = re.compile(r"[-+*]*(\d[\d,]*(\.\d+)?(e[-+]\d+)?|nan)\b")
 EMPTY = ("", "–")
 ROWS = {
     "artifacts": [5, 5],
-    "cases": [6, 26],
+    "cases": [3, 6, 26],
     "curves": [1],
     "data": [2],
     "heldout.accuracy": [4, 6, 5, 5, 16, 2],
