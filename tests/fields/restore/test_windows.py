@@ -35,21 +35,6 @@ def test_windows_cover_any_grid_once(rows, columns, multiple):
     np.testing.assert_allclose(inner, 1, rtol=1e-5)
 
 
-@given(SIZE, SIZE, st.data())
-def test_windows_of_a_part_are_those_of_the_whole_that_reach_into_it(rows, columns, data):
-    grid = Grid(0.0, 0.0, 10.0, rows, columns)
-    row, column = data.draw(st.integers(0, rows - 1)), data.draw(st.integers(0, columns - 1))
-    part = grid.window(row, column, data.draw(st.integers(1, rows - row)), data.draw(st.integers(1, columns - column)))
-    reach = [(window, *offset(window, grid)) for window in windows(grid)]
-    wanted = [
-        window
-        for window, first, left in reach
-        if row - window.rows < first < row + part.rows and column - window.columns < left < column + part.columns
-    ]
-    assert list(windows(grid, part)) == wanted
-    assert wanted
-
-
 @given(SIZE, SIZE)
 def test_a_constant_stays_what_it_is(rows, columns):
     grid = Grid(0.0, 0.0, 10.0, rows, columns)

@@ -109,6 +109,10 @@ def _posterior_means(points: Points, whole: Covariance, nodes: Float) -> Float:
     diagonal = np.arange(near.shape[1])
     noise = noise_deviation(points.error[near], whole) ** 2 + 1e-6
     candidates = np.array(list(product(np.log(AMPLITUDES), np.log(LENGTHS), np.log(NOISES))))
+    moving_by_length = {
+        log_length: moving * matern(distance, np.exp(log_length) * whole.length_m)
+        for log_length in np.log(LENGTHS)
+    }
     log_posterior = np.empty((len(candidates), len(nodes)))
     # The values are the last row of the matrix: in its Cholesky root, that row is whitened.
     joint = np.empty((len(nodes), len(diagonal) + 1, len(diagonal) + 1))
@@ -116,9 +120,7 @@ def _posterior_means(points: Points, whole: Covariance, nodes: Float) -> Float:
     joint[:, -1, -1] = CORNER
     for number, (log_amplitude, log_length, log_noise) in enumerate(candidates):
         if log_noise == 0:  # the same for all noises
-            covariance = fixed + np.exp(2 * log_amplitude) * moving * matern(
-                distance, np.exp(log_length) * whole.length_m
-            )
+            covariance = fixed + np.exp(2 * log_amplitude) * moving_by_length[log_length]
         joint[:, :-1, :-1] = covariance
         joint[:, diagonal, diagonal] += np.exp(2 * log_noise) * noise
         root = np.linalg.cholesky(joint)

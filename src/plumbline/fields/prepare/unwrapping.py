@@ -131,7 +131,13 @@ def _fit_steps(series: Float) -> _Steps:
 
 
 def _deviation(values: Float) -> Float:
-    return np.maximum(1.4826 * np.median(np.abs(values), axis=1, keepdims=True), 0.1)
+    return np.asarray(np.maximum(1.4826 * _median(np.abs(values))[:, None], 0.1), float)
+
+
+def _median(values: Float) -> Float:
+    """Return the median along the second axis; several times as fast as `numpy.median`."""
+    rising, count = np.sort(values, axis=1), values.shape[1]
+    return np.asarray((rising[:, (count - 1) // 2] + rising[:, count // 2]) / 2, float)
 
 
 def _pool(steps: _Steps, near: NDArray[np.intp]) -> _Steps:
@@ -139,9 +145,9 @@ def _pool(steps: _Steps, near: NDArray[np.intp]) -> _Steps:
     parts: list[tuple[Float, ...]] = []
     for begin in range(0, len(near), PIECE):
         rows = near[begin : begin + PIECE]
-        size = np.median(steps.size[rows], axis=1)
+        size = _median(steps.size[rows])
         scale = np.where(np.isfinite(steps.deviation[rows[:, 0]]), steps.deviation[rows[:, 0]], 1.0)
-        step, ramp = size / scale, np.median(steps.ramp[rows], axis=1)
+        step, ramp = size / scale, _median(steps.ramp[rows])
         noise = _deviation(step)
         parts.append((step / noise, ramp / _deviation(ramp), size, scale * noise))
     return _Steps(*(np.concatenate(part) for part in zip(*parts, strict=True)))

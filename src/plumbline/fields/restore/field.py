@@ -72,9 +72,9 @@ class Field:
 
     observations: Observations
     full_grid: Grid
-    """Grid over all points; its windows are restored, also for a field of a part of it."""
+    """Grid over all points."""
     grid: Grid
-    """Part of `full_grid` that is written."""
+    """Part of `full_grid` that is restored and written."""
     crs: str
     package: FieldPackage
     settings: WindowSettings
@@ -206,29 +206,25 @@ window in a row or column, which ends with the grid, at a multiple of `OVERLAP` 
 network's; all in cells."""
 
 
-def windows(grid: Grid, part: Grid | None = None, multiple: int = OVERLAP) -> Iterator[Grid]:
+def windows(grid: Grid, multiple: int = OVERLAP) -> Iterator[Grid]:
     """Yield windows that cover the grid, row by row; they may reach beyond it.
 
     Args:
-        grid: to cover. part: cells of the grid that the windows reach into; None: all.
+        grid: to cover.
         multiple: number of cells of which the last window's side is a multiple.
     """
-    part = part or grid
-    first_row, first_column = offset(part, grid)
-    for row, rows in _sides(grid.rows, first_row, part.rows, multiple):
-        for column, columns in _sides(grid.columns, first_column, part.columns, multiple):
+    for row, rows in _sides(grid.rows, multiple):
+        for column, columns in _sides(grid.columns, multiple):
             yield grid.window(row, column, rows, columns)
 
 
-def _sides(cells: int, first: int, count: int, multiple: int) -> list[tuple[int, int]]:
-    """Return first cell and number of cells of the windows that reach into the cells from
-    `first` on."""
+def _sides(cells: int, multiple: int) -> list[tuple[int, int]]:
+    """Return first cell and number of cells of the windows that cover a side."""
     starts = range(0, max(1, cells - OVERLAP), WINDOW - OVERLAP)
-    sides = [
+    return [
         (start, int(np.clip(-(-(cells - start) // multiple) * multiple, MIN_WINDOW, WINDOW)))
         for start in starts
     ]
-    return [(start, size) for start, size in sides if first - size < start < first + count]
 
 
 def offset(part: Grid, grid: Grid) -> tuple[int, int]:

@@ -174,8 +174,8 @@ def plan_windows(
             np.savez(folder / "observations.npz", **vars(observations))
             write_json(folder / "settings.json", SETTINGS.dump_python(settings, mode="json"))
     jobs = []
-    for window in windows(full_grid, grid, max(OVERLAP, model.model.multiple)):
-        row, column = offset(window, full_grid)
+    for window in windows(grid, max(OVERLAP, model.model.multiple)):
+        row, column = offset(window, grid)
         jobs.append(
             WindowJob(work / f"{row}_{column}", run, package.resolve(), options.adapters, window)
         )
