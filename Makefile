@@ -89,7 +89,7 @@ format: $(VENV)/.test  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-BENCHES := train data artifacts
+BENCHES := train data predict artifacts
 bench: $(VENV)/.test $(PAGE)  ## Run the benchmarks, or some of them: BENCHES="train artifacts"; after `make run`
 	@for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name || exit; done
 

@@ -1,16 +1,12 @@
-"""`ingest` and `prepare` beside the floor, and `predict`, on simulated cities of several sizes, in one run.
+"""`ingest` and `prepare` beside the floor, on simulated cities of several sizes, in one run.
 
 The floor of `ingest`: pyarrow.csv parses the same files into typed columns, and nothing else. The stages run with one
-process a core; `predict` is the command, by the package that ships. `python -m benchmarks.data [BUILDINGS ...]` prints
-Markdown; `docs/benchmarks` keeps dated copies.
+process a core. `python -m benchmarks.data [BUILDINGS ...]` prints Markdown; `docs/benchmarks` keeps dated copies.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from benchmarks.common import head, line, parse, parser, stamp, watched
+from benchmarks.common import head, line, parse, parser, stamp
 from plumbline.params import Ingest, Prepare, Simulate
 from plumbline.prepare.stage import prepare
 from plumbline.simulate.stage import simulate
@@ -60,22 +56,6 @@ def best_of_turns(work: dict[str, Callable[[], object]], turns: int) -> dict[str
     return seconds
 
 
-def predicted(city: Path) -> tuple[float, float]:
-    """Return seconds and peak memory, MB, of `plumbline predict` on the files of a city.
-
-    Raises:
-        RuntimeError: it failed.
-    """
-    points = [word for path in sorted(city.glob("EGMS*.csv")) for word in ("--points", path)]
-    command = [sys.executable, "-m", "plumbline", "predict", *points, "--buildings", city / "footprints.geojson"]
-    path = os.pathsep.join(str(Path(part).resolve()) for part in sys.path if part)
-    environment = {**os.environ, "PYTHONPATH": path}
-    seconds, memory, code = watched([*command, "--output", "out.parquet"], env=environment, stderr=subprocess.DEVNULL)
-    if code:
-        raise RuntimeError(f"plumbline predict ended with {code}")
-    return seconds, memory
-
-
 def main(argv: Sequence[str] | None = None) -> None:
     """Measure and print."""
     asked = parser("data", __doc__)
@@ -84,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parse(asked, argv, buildings=[90, 100], turns=1)
     print(f"{stamp()}\n")
     columns = "buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2", "prepare, s", "buildings/s of both"
-    print(head(*columns, "predict, s", "peak, MB"))
+    print(head(*columns))
     for count in given.buildings:
         with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
             size, city = make_city(count, Path("simulated"))
@@ -94,11 +74,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 "prepare": lambda: prepare(Path("ingested"), Prepare(), Path("prepared")),
             }
             took = best_of_turns(work, given.turns)
-            predict_s, peak_mb = predicted(city)
         ratio, both = took["ingest"] / took["floor"], took["ingest"] + took["prepare"]
         seconds = f"{took['floor']:.2f}", f"{took['ingest']:.2f}", f"{ratio:.2f}", f"{took['prepare']:.2f}"
-        cells = *seconds, f"{count / both:,.0f}", f"{predict_s:.1f}", f"{peak_mb:,.0f}"
-        print(line(f"{count:,}", f"{size:,.1f}", *cells), flush=True)
+        print(line(f"{count:,}", f"{size:,.1f}", *seconds, f"{count / both:,.0f}"), flush=True)
 
 
 if __name__ == "__main__":
