@@ -171,7 +171,7 @@ class Places:
         if shape.mechanism == BENDING:
             return np.asarray(np.exp(-0.5 * self.across_share(shape) ** 2))
         if shape.mechanism == CORNER and shape.form == 2:
-            return np.clip(way[0] * x + way[1] * y - 0.6, 0, 2.2) / 1.4
+            return np.asarray(np.clip(way[0] * x + way[1] * y - 0.6, 0, 2.2) / 1.4)
         if shape.mechanism == CORNER:
             start = (0.0, 0.4)[shape.form]
             return self._ramp(0, way[0], start) * self._ramp(1, way[1], start)
@@ -180,11 +180,11 @@ class Places:
             return self._ramp(axis, way[axis], shape.start)
         towards = way[axis] * self.relative[axis]
         share = np.clip((towards - shape.start) * (self.half_m[axis] / JOINT_M) + 0.5, 0, 1)
-        return share * share * (3 - 2 * share)
+        return np.asarray(share * share * (3 - 2 * share))
 
     def _ramp(self, axis: int, sign: float, start: float) -> Float:
         def compute() -> Float:
-            return np.clip((sign * self.relative[axis] - start) / (1 - start), 0, 1.5)
+            return np.asarray(np.clip((sign * self.relative[axis] - start) / (1 - start), 0, 1.5))
 
         return self._once(("ramp", axis, sign, start), compute)
 
@@ -220,13 +220,18 @@ def displacement(shape: Shape, places: Places) -> tuple[Float, tuple[Float, Floa
 
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
-    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`.
+    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`, in
+    single precision.
 
     Args:
         xy: (b, P, 2) m from the centre. los: (b, P, 3) x, y, up. side: (b, 2) m.
     """
-    response = np.empty((len(ALL), len(xy), xy.shape[1]))
-    places, (los_x, los_y, los_up) = _places(xy, side), np.ascontiguousarray(np.moveaxis(los, 2, 0))
+    response = np.empty((len(ALL), len(xy), xy.shape[1]), np.float32)
+    x, y = np.ascontiguousarray(np.moveaxis(xy, -1, 0))
+    places, (los_x, los_y, los_up) = (
+        Places(x, y, side),
+        np.ascontiguousarray(np.moveaxis(los, 2, 0)),
+    )
     for number, shape in enumerate(ALL):
         if not shape.pull:
             np.multiply(places.uplift(shape), los_up, out=response[number])
@@ -235,10 +240,6 @@ def responses(xy: Float, los: Float, side: Float) -> Float:
         along = los_up - shape.pull * (los_x * way_x + los_y * way_y)
         np.multiply(up, along, out=response[number])
     return response.swapaxes(0, 1)
-
-
-def _places(xy: Float, side: Float) -> Places:
-    return Places(*np.ascontiguousarray(np.moveaxis(xy, -1, 0)), side)
 
 
 def strains_per_mm(side: Float) -> Array:
