@@ -11,6 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import warn
+from plumbline.core.jobs import in_threads
 from plumbline.params import Product
 from plumbline.sources.points.track import Track
 
@@ -233,8 +234,10 @@ class _FootprintIndex:
     def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the share (M,) of points on footprints after each shift (M, 2), each
         sample with equal weight."""
-        shares = [[self._is_on(sample, move).mean() for move in moves] for sample in samples]
-        return np.asarray(np.mean(shares, axis=0), float)
+        shares = in_threads(
+            lambda move: [self._is_on(sample, move).mean() for sample in samples], moves
+        )
+        return np.asarray(np.mean(list(shares), axis=1), float)
 
     def gain(
         self, samples: Sequence[_Sample], move: NDArray[np.float64]
