@@ -169,11 +169,16 @@ def _store_rows(parts: Iterable[Prepared], distance: Stack, slope: Stack) -> Ite
 
 def _bounds(owners: list[NDArray[np.intp]], footprints: int) -> list[tuple[int, int]]:
     """Return first and last + 1 footprint of each block; `owners` are, of each track, the
-    footprint of each point."""
+    footprint of each point.
+
+    Blocks are of equal size: a large one at the end would keep one core busy, and the others idle.
+    """
     size = 1 + sum(
         (np.bincount(owner[owner != UNASSIGNED], minlength=footprints) for owner in owners), start=0
     )
-    number = (np.cumsum(size) - 1) // BLOCK if footprints else np.zeros(0, int)
+    end = np.cumsum(size) if footprints else np.zeros(0, int)
+    total = int(end.max(initial=1))
+    number = (end - 1) * -(-total // BLOCK) // total
     return list(pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.arrays import Float
-from plumbline.core.jobs import one_blas_thread
+from plumbline.core.jobs import in_threads, one_blas_thread
 from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
@@ -38,8 +38,8 @@ LIKELY_TILT, WEAK = 3.0, 1e4
 solvable."""
 PRIOR = np.array([LIKELY_TILT**-2.0, LIKELY_TILT**-2.0, WEAK**-2.0, 1e-9])
 """Prior inverse variances of two tilts, an offset and the pattern's amplitude."""
-BATCH = 256
-"""Number of buildings followed at a time: bounds the memory."""
+BATCH = 128
+"""Number of buildings followed at a time, by each thread: bounds the memory."""
 CLOCKS = 16
 """Number of clocks in memory, 8 MB each: all epochs of each track, and some sets with missing
 values."""
@@ -84,20 +84,21 @@ def strain_courses(
     def clock(number: int, has_value: bytes) -> Clock:
         return Clock(tracks[number].epochs[np.frombuffer(has_value, bool)], *period)
 
+    def follow(batch: tuple[NDArray[np.intp], NDArray[np.bool_]]) -> dict[int, Course]:
+        rows, mask = batch
+        evidence = _gather_evidence(prepared, tracks, wanted[rows], mask, clock)
+        each = zip(rows.tolist(), evidence.courses(whole.years), strict=True)
+        return {row: course for row, course in each if course is not None}
+
     length = np.diff(prepared.sequences.offsets)[wanted]
+    batches = (
+        (rectangle.building[start : start + BATCH], rectangle.mask[start : start + BATCH])
+        for rectangle in rectangles(np.r_[0, np.cumsum(length)])
+        for start in range(0, len(rectangle.building), BATCH)
+    )
     courses: dict[int, Course] = {}
-    for rectangle in rectangles(np.r_[0, np.cumsum(length)]):
-        for start in range(0, len(rectangle.building), BATCH):
-            at = slice(start, start + BATCH)
-            rows = rectangle.building[at]
-            batch = _gather_evidence(
-                prepared, tracks, wanted[rows], rectangle.mask[at], clock
-            ).courses(whole.years)
-            courses |= {
-                b: course
-                for b, course in zip(rows.tolist(), batch, strict=True)
-                if course is not None
-            }
+    for batch in in_threads(follow, batches):
+        courses |= batch
     followed = np.array(sorted(courses), np.intp)
     in_order = [courses[int(b)] for b in followed]
     return StrainCourses(

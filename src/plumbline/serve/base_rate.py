@@ -283,10 +283,11 @@ def _by_factor(odds: Array, deviation: float, rates_S: Array) -> _PartWeights:
     )
     step_F = np.linspace(-MAX_DEVIATIONS, MAX_DEVIATIONS, 2 * steps + 1)
     log_odds_FU = log_odds_U + deviation * step_F[:, None]
-    # Log likelihood of a building: log(1 - rate + rate * odds) = log1p(rate * (odds - 1)).
+    # Log likelihood of a building: log(1 - rate + rate * odds). Single precision is enough for
+    # logarithms, and several times as fast.
     log_likelihood_FS = np.array(
         [
-            np.log1p(rates_S[:, None] * excess_odds_U) @ number_U
+            np.log(1 + rates_S[:, None] * excess_odds_U, dtype=np.float32) @ number_U
             for excess_odds_U in np.expm1(log_odds_FU)
         ]
     )

@@ -11,6 +11,7 @@ import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.console import warn
+from plumbline.core.jobs import in_threads
 from plumbline.params import Product
 from plumbline.sources.points.track import Track
 
@@ -175,6 +176,11 @@ class _Sample(NamedTuple):
 
     place: NDArray[np.float64]
     """(P, 2) m."""
+    lowest_move: NDArray[np.float64]
+    """(2, M) east and north, m: smallest move that puts the point of a pair into the box of its
+    footprint."""
+    highest_move: NDArray[np.float64]
+    """(2, M) and the largest."""
     building: NDArray[np.intp]
     """(P,) footprint that each is near."""
     point: NDArray[np.intp]
@@ -221,13 +227,17 @@ class _FootprintIndex:
         point, footprint = self._tree.query(
             shapely.box(*(place - farthest).T, *(place + farthest).T)
         )
-        return _Sample(place, np.array(list(footprint_of_row.values()), np.intp), point, footprint)
+        box, at = self._box[footprint].T, place[point].T
+        building = np.array(list(footprint_of_row.values()), np.intp)
+        return _Sample(place, box[:2] - at, box[2:] - at, building, point, footprint)
 
     def shares(self, samples: Sequence[_Sample], moves: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the share (M,) of points on footprints after each shift (M, 2), each
         sample with equal weight."""
-        shares = [[self._is_on(sample, move).mean() for move in moves] for sample in samples]
-        return np.asarray(np.mean(shares, axis=0), float)
+        shares = in_threads(
+            lambda move: [self._is_on(sample, move).mean() for sample in samples], moves
+        )
+        return np.asarray(np.mean(list(shares), axis=1), float)
 
     def gain(
         self, samples: Sequence[_Sample], move: NDArray[np.float64]
@@ -249,13 +259,14 @@ class _FootprintIndex:
         return float(before), float(after), float((after - before) / max(np.sqrt(variance), 1e-12))
 
     def _is_on(self, sample: _Sample, move: NDArray[Any]) -> NDArray[np.bool_]:
-        at, (west, south, east, north) = (
-            (sample.place + move)[sample.point].T,
-            self._box[sample.footprint].T,
+        (east, north), (low_east, low_north) = move, sample.lowest_move
+        high_east, high_north = sample.highest_move
+        in_box = np.flatnonzero(
+            (low_east <= east) & (east <= high_east) & (low_north <= north) & (north <= high_north)
         )
-        in_box = (at[0] >= west) & (at[0] <= east) & (at[1] >= south) & (at[1] <= north)
-        hit = shapely.intersects_xy(self._footprints[sample.footprint[in_box]], *at[:, in_box])
-        return np.bincount(sample.point[in_box], hit, minlength=len(sample.place)) > 0
+        point, footprint = sample.point[in_box], self._footprints[sample.footprint[in_box]]
+        hit = shapely.intersects_xy(footprint, *(sample.place[point] + move).T)
+        return np.bincount(point, hit, minlength=len(sample.place)) > 0
 
 
 def _viewing_side(track: Track) -> int:

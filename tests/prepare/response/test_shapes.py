@@ -23,6 +23,7 @@ from plumbline.prepare.response.shapes import (
     RADII_M,
     SIGNS,
     STEP,
+    Places,
     Shape,
     displacement,
     responses,
@@ -41,15 +42,16 @@ def field_of(shape: Shape, side: np.ndarray, drop: float = 1.0):
 
     def field(x, y):
         x, y = np.broadcast_arrays(x, y)
-        up, way = displacement(shape, np.stack([x.ravel(), y.ravel()], axis=-1)[None], side)
-        away = shape.pull * drop * up[0, :, None] * way[0]
-        return (-drop * up[0]).reshape(x.shape), *(part.reshape(x.shape) for part in away.T)
+        up, way = displacement(shape, Places(x.reshape(1, -1), y.reshape(1, -1), side))
+        away = (shape.pull * drop * up * part for part in way)
+        return (-drop * up).reshape(x.shape), *(part.reshape(x.shape) for part in away)
 
     return field
 
 
 def at(shape: Shape, *places: tuple[float, float]) -> list[float]:
-    return displacement(shape, np.array([places], float), SIDE)[0][0].tolist()
+    x, y = np.array([places], float).transpose(2, 0, 1)
+    return displacement(shape, Places(x, y, SIDE))[0][0].tolist()
 
 
 @pytest.mark.parametrize("form", range(3))
@@ -71,8 +73,8 @@ def test_a_bowl_is_deepest_in_its_middle_and_draws_inwards():
     bowl, radius = Shape(BOWL, 1, (0.45, 0.0), 0.0, 0.0, 1.0), RADII_M[1]  # about (5.4, 0)
     aside, away = 5.4 + radius / 3, (5.4, -radius)
     np.testing.assert_allclose(at(bowl, (5.4, 0), (aside, 0), away), [1, np.exp(-0.5), np.exp(-4.5)])
-    _, way = displacement(bowl, np.array([[[aside, 0.0], [5.4, -radius / 3]]]), SIDE)
-    np.testing.assert_allclose(way[0], [[-1 / 3, 0], [0, 1 / 3]], atol=1e-12)
+    _, way = displacement(bowl, Places(np.array([[aside, 5.4]]), np.array([[0.0, -radius / 3]]), SIDE))
+    np.testing.assert_allclose(np.stack(way)[:, 0].T, [[-1 / 3, 0], [0, 1 / 3]], atol=1e-12)
 
 
 def test_a_trough_bends_across_its_axis_alone():

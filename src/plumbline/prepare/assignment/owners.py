@@ -19,11 +19,18 @@ from numpy.typing import NDArray
 
 from plumbline.core.arrays import Float, Index, Mask
 from plumbline.core.compass import Frames, frames
+from plumbline.core.jobs import in_threads
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import outsized
 from plumbline.prepare.assignment.nearest import UNASSIGNED, Rivals, assign_points, find_rivals
 from plumbline.prepare.response.rigid_body import log_density, rigid_design, student_fit
-from plumbline.prepare.scatterers import ObservationPeriod, Scatterers, check_epochs, rectangles
+from plumbline.prepare.scatterers import (
+    ObservationPeriod,
+    Rectangle,
+    Scatterers,
+    check_epochs,
+    rectangles,
+)
 from plumbline.prepare.series.trend import estimate_trend, line_changes
 from plumbline.sources.city.ingested import Neighbours
 from plumbline.sources.points.epochs import TREND_EPOCHS
@@ -190,7 +197,8 @@ def find_movers(
     offsets = np.searchsorted(rivals.of, np.arange(len(rivals.pair) + 1))
     towards_first = np.zeros(len(rivals.of))
     tracks = int(points.track.max(initial=0)) + 1
-    for rectangle in rectangles(offsets):
+
+    def compare(rectangle: Rectangle) -> tuple[Index, Float]:
         mask, row = rectangle.mask, rectangle.row
         point = rivals.point[row]
         los, height = points.los[point], points.height[point]
@@ -204,7 +212,10 @@ def find_movers(
         )
         level = _subtract_level(change[point], points.track[point], mask, tracks)
         log_odds = _log_odds(design, level, error[point], rivals.take(row.ravel()), mask)
-        towards_first[row[mask]] = log_odds[mask]
+        return row[mask], log_odds[mask]
+
+    for row, log_odds in in_threads(compare, rectangles(offsets)):
+        towards_first[row] = log_odds
     against = np.where(rivals.first, -towards_first, towards_first)
     leaves = np.flatnonzero(rivals.claimed & (against > CLEAR))
     return rivals.point[leaves], rivals.pair[rivals.of[leaves], rivals.first[leaves].astype(int)]
@@ -288,10 +299,14 @@ def find_owners(
     """
     check_epochs(tracks, MIN_EPOCHS)
     last = outsized(footprints, params)
-    owners = [
-        assign_points(track.easting, track.northing, footprints, params.buffer_m, last)
-        for track in tracks
-    ]
+    owners = list(
+        in_threads(
+            lambda track: assign_points(
+                track.easting, track.northing, footprints, params.buffer_m, last
+            ),
+            tracks,
+        )
+    )
     if not params.buffer_m or len(footprints) < 2 or not tracks:
         return Owners(owners, 0)
     start = np.cumsum([0, *map(len, tracks)])
@@ -316,12 +331,15 @@ def find_owners(
     )
     period = observation_period(list(tracks))
     change, error = np.zeros((2, len(owner)))
-    for number, track in enumerate(tracks):
-        near = np.unique(rivals.point[points.track[rivals.point] == number])
+
+    def estimate_changes(number: int) -> None:
+        track, near = tracks[number], np.unique(rivals.point[points.track[rivals.point] == number])
         when = ((track.epochs - period.start) / (period.end - period.start)).astype(float)
         change[near], error[near] = line_changes(
             track.displacement[near - start[number]], when, period.years
         )
+
+    list(in_threads(estimate_changes, range(len(tracks))))
     moved, new_owner = find_movers(points, change, error, rivals)
     owner[moved] = new_owner
     return Owners(np.split(owner, start[1:-1]), len(moved))

@@ -39,6 +39,9 @@ LIKELY_TILT, WEAK_OFFSET = 5.0, 1e4
 systems solvable."""
 MAX_MISFIT = 60.0
 """Largest chi-square of one scatterer against a point of the grid."""
+ROWS = 1024
+"""Number of scatterers that are separated at a time: few enough for their arrays to stay in the
+processor's cache."""
 
 
 class Separated(NamedTuple):
@@ -84,28 +87,29 @@ def separate(
     course = np.where(mask[..., None], courses.course[has_course], 0).astype(float)
     root = np.where(mask[..., None, None], courses.course_root[has_course], 0).astype(float)
     design = rigid_design(xy, height, los, track) * mask[..., None]
-    motion = _rigid_course(design, course, root, trust)
+    information = root.transpose(0, 1, 3, 2) @ root
+    motion = _rigid_course(design, course, information * trust[..., None, None])
     _, strength, turn = np.linalg.svd(motion[:, :2], full_matrices=False)
     # Residual of a position that is wrong by 1 m along the tilt: the dominant course of the tilt's
     # two components.
     per_metre = strength[:, :1] * turn[:, 0]
-    residual = root @ (course - design @ motion)[..., None]
-    astray = root @ per_metre[:, None, :, None]
-    separated.damage[has_course], separated.error[has_course] = _average_damage(
-        residual[..., 0], astray[..., 0], root @ dictionary_courses().T, mask
+    residual = course - design @ motion
+    size = max(1, ROWS // mask.shape[1])
+    parts = [
+        _average_damage(residual[at], per_metre[at], information[at], mask[at])
+        for at in (slice(start, start + size) for start in range(0, len(mask), size))
+    ]
+    separated.damage[has_course], separated.error[has_course] = (
+        np.concatenate(part) for part in zip(*parts, strict=True)
     )
     return separated
 
 
-def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Float:
-    """Fit the course (b, J, K) of each rigid motion: weighted least squares of courses (b,
-    P, K) on design (b, P, J).
-
-    Each scatterer counts by the covariance of its course, times `trust` (b, P).
-    """
+def _rigid_course(design: Float, course: Float, inner: Float) -> Float:
+    """Fit the course (b, J, K) of each rigid motion: least squares of courses (b, P, K) on
+    design (b, P, J), weighted by `inner` (b, P, K, K)."""
     buildings, points, motions = design.shape
     shapes = course.shape[2]
-    inner = root.transpose(0, 1, 3, 2) @ root * trust[..., None, None]
     pairs = (design[..., :, None] * design[..., None, :]).reshape(buildings, points, motions**2)
     normal = pairs.transpose(0, 2, 1) @ inner.reshape(buildings, points, shapes**2)
     normal = normal.reshape(buildings, motions, motions, shapes, shapes).transpose(0, 1, 3, 2, 4)
@@ -119,55 +123,56 @@ def _rigid_course(design: Float, course: Float, root: Float, trust: Float) -> Fl
 
 
 def _average_damage(
-    residual: Float, astray: Float, damage: Float, mask: NDArray[np.bool_]
+    residual: Float, per_metre: Float, information: Float, mask: NDArray[np.bool_]
 ) -> Separated:
     """Return mean and standard deviation of each scatterer's damage, over the points of the grid.
 
-    All vectors are in units of the noise: then its covariance with what wrong positions add
-    is the unit matrix and a product of one vector, whose inverse is known (Sherman and
-    Morrison 1950), so that products of pairs are enough.
+    In units of the noise, its covariance with what wrong positions add is the unit matrix and
+    a product of one vector, whose inverse is known (Sherman and Morrison 1950), so that
+    products of pairs are enough.
 
     Args:
-        residual: (b, P, K) beside rigid motion. astray: (b, P, K) residual of a position that is
-            wrong by 1 m.
-        damage: (b, P, K, G) curves of the dictionary. mask: (b, P).
+        residual: (b, P, K) course beside rigid motion.
+        per_metre: (b, K) residual of a position that is wrong by 1 m.
+        information: (b, P, K, K) inverse covariance of each course. mask: (b, P).
     """
-    square = (residual**2).sum(-1)
+    curves = dictionary_courses()
+    pairs = (curves[:, :, None] * curves[:, None, :]).reshape(len(curves), -1).T
+    weighted = (information @ residual[..., None])[..., 0]
+    astray = (information @ per_metre[:, None, :, None])[..., 0]
+    square = (residual * weighted).sum(-1)
     across = (residual * astray).sum(-1)
-    strength = (astray**2).sum(-1)
-    along = (residual[..., None, :] @ damage)[..., 0, :]
-    shared = (astray[..., None, :] @ damage)[..., 0, :]
-    power = np.maximum((damage**2).sum(-2), 1e-12)
+    strength = (per_metre[:, None] * astray).sum(-1)
+    along, shared = weighted @ curves.T, astray @ curves.T
+    power = np.maximum(information.reshape(*mask.shape, -1) @ pairs, 1e-12)
+    shared_2 = shared**2
 
-    def amplitude(size: float) -> tuple[Float, Float, Float, Float]:
-        """Return for position error `size`: damage (b, P, G) times precision, precision,
-        misfit, log determinant."""
+    def amplitude(size: float) -> tuple[Float, Float, Float]:
+        """Return for position error `size`: damage (b, P, G) times precision, precision, and
+        the share (b, P) of the residual along the tilt that it explains."""
         lost = size**2 / (1 + size**2 * strength)
-        precision = np.maximum(power - lost[..., None] * shared**2, 1e-9 * power)
-        beside = np.log1p(size**2 * strength)
-        return (
-            along - (lost * across)[..., None] * shared,
-            precision,
-            square - lost * across**2,
-            beside,
-        )
+        precision = np.maximum(power - lost[..., None] * shared_2, 1e-9 * power)
+        return along - (lost * across)[..., None] * shared, precision, lost
 
     log_weights = []
     for size in ASTRAY_M:
-        product, precision, misfit, beside = amplitude(size)
+        product, precision, lost = amplitude(size)
+        half_square, half_misfit = product**2 / 2, (square - lost * across**2)[..., None] / 2
+        beside = (np.log1p(size**2 * strength) / 2 * mask).sum(1)[:, None]
+        # Single precision is enough for logarithms, and several times as fast.
+        explained = {
+            spread: half_square / (spread**-2 + precision)
+            - np.log(1 + spread**2 * precision, dtype=np.float32) / 2
+            for spread in {*DAMAGE_MM, *(LARGE_RATIO * most_mm for most_mm in DAMAGE_MM)}
+        }
         for most_mm in DAMAGE_MM:
-            most, few = (
-                product**2 / (spread**-2 + precision) - np.log1p(spread**2 * precision)
-                for spread in (most_mm, LARGE_RATIO * most_mm)
-            )
-            explained = np.logaddexp(
-                np.log(1 - LARGE_SHARE) + most / 2, np.log(LARGE_SHARE) + few / 2
-            )
-            log_likelihood = (
-                np.maximum(explained - misfit[..., None] / 2, -MAX_MISFIT / 2)
-                - beside[..., None] / 2
-            )
-            log_weights.append((log_likelihood * mask[..., None]).sum(1))
+            most = explained[most_mm] + np.log(1 - LARGE_SHARE)
+            few = explained[LARGE_RATIO * most_mm] + np.log(LARGE_SHARE)
+            # The logarithm of the sum of both likelihoods.
+            beyond = np.exp(-np.abs(most - few), dtype=np.float32)
+            likelihood = np.maximum(most, few) + np.log(1 + beyond)
+            likelihood = np.maximum(likelihood - half_misfit, -MAX_MISFIT / 2)
+            log_weights.append(np.einsum("bpg,bp->bg", likelihood, mask) - beside)
     weight = np.array(log_weights).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
     weight = np.exp(weight - weight.max((0, 1, 3), keepdims=True))
     share = (weight / weight.sum((0, 1, 3), keepdims=True)).sum(1)
@@ -176,7 +181,7 @@ def _average_damage(
     # them.
     mean, mean_square = np.zeros(mask.shape), np.zeros(mask.shape)
     for size, part in zip(ASTRAY_M, share, strict=True):
-        product, precision, _, _ = amplitude(size)
+        product, precision, _ = amplitude(size)
         estimate_mm = product / precision
         mean += (estimate_mm @ part[..., None])[..., 0]
         mean_square += ((estimate_mm**2 + 1 / precision) @ part[..., None])[..., 0]

@@ -12,6 +12,7 @@ of each quadrant and of each mechanism.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple
 
@@ -131,54 +132,113 @@ PLAIN = np.flatnonzero([shape.pull < 0.1 for shape in ALL])
 """Shapes that an engineer would try: without a guess of sideways motion."""
 
 
-def _ramp(towards: Float, start: float) -> Float:
-    return np.asarray(np.clip((towards - start) / (1 - start), 0, 1.5))
+class Places:
+    """Places in the frames of b buildings, with the profiles along an axis that shapes share.
 
-
-def displacement(shape: Shape, xy: Float, side: Float) -> tuple[Float, Float]:
-    """Return vertical displacement (b, P) for a unit drop, and the direction (b, P, 2) of
-    its horizontal displacement.
-
-    Args:
-        xy: (b, P, 2) m from the centre. side: (b, 2) m.
+    Most shapes are a profile along an axis, or a product of two: each profile is computed once.
     """
-    way = np.array(shape.towards)
+
+    def __init__(self, x: Float, y: Float, side: Float) -> None:
+        """Prepare.
+
+        Args:
+            x, y: (b, ...) m from the centre; of a lattice (b, X, 1) and (b, 1, Y).
+            side: (b, 2) m.
+        """
+        half_m = (side / 2).T.reshape(2, len(side), *[1] * (x.ndim - 1))
+        self.place_m, self.half_m = (x, y), (half_m[0], half_m[1])
+        self.relative = x / half_m[0], y / half_m[1]
+        self._uplifts: dict[tuple[object, ...], Float] = {}
+
+    def uplift(self, shape: Shape) -> Float:
+        """Return the vertical displacement for a unit drop."""
+        return self._once(shape[:4], lambda: self._uplift(shape))
+
+    def across_share(self, shape: Shape) -> Float:
+        """Return the distance from the axis of a trough, as a share of that of its inflection."""
+        return self._once(("across", *shape[2:4], shape.form), lambda: self._across_share(shape))
+
+    def _once(self, key: tuple[object, ...], compute: Callable[[], Float]) -> Float:
+        if key not in self._uplifts:
+            self._uplifts[key] = compute()
+        return self._uplifts[key]
+
+    def _uplift(self, shape: Shape) -> Float:
+        way, (x, y) = shape.towards, self.relative
+        if shape.mechanism == BOWL:
+            along_x, along_y = (self._bell(axis, way[axis], shape.form) for axis in (0, 1))
+            return along_x * along_y
+        if shape.mechanism == BENDING:
+            return np.asarray(np.exp(-0.5 * self.across_share(shape) ** 2))
+        if shape.mechanism == CORNER and shape.form == 2:
+            return np.asarray(np.clip(way[0] * x + way[1] * y - 0.6, 0, 2.2) / 1.4)
+        if shape.mechanism == CORNER:
+            start = (0.0, 0.4)[shape.form]
+            return self._ramp(0, way[0], start) * self._ramp(1, way[1], start)
+        axis = int(way[0] == 0)
+        if shape.mechanism == END:
+            return self._ramp(axis, way[axis], shape.start)
+        towards = way[axis] * self.relative[axis]
+        share = np.clip((towards - shape.start) * (self.half_m[axis] / JOINT_M) + 0.5, 0, 1)
+        return np.asarray(share * share * (3 - 2 * share))
+
+    def _ramp(self, axis: int, sign: float, start: float) -> Float:
+        def compute() -> Float:
+            return np.asarray(np.clip((sign * self.relative[axis] - start) / (1 - start), 0, 1.5))
+
+        return self._once(("ramp", axis, sign, start), compute)
+
+    def _bell(self, axis: int, middle: float, form: int) -> Float:
+        def compute() -> Float:
+            from_middle_m = self.place_m[axis] - middle * self.half_m[axis]
+            return np.asarray(np.exp(from_middle_m**2 * (-0.5 * (SIGMAS / RADII_M[form]) ** 2)))
+
+        return self._once(("bell", axis, middle, form), compute)
+
+    def _across_share(self, shape: Shape) -> Float:
+        way, (x, y), (half_x, half_y) = shape.towards, self.place_m, self.half_m
+        extent_m = half_x * abs(way[0]) + half_y * abs(way[1])
+        # Without the axis that it does not cross, so that it stays a profile.
+        across_m = sum(part * share for part, share in zip((x, y), way, strict=True) if share)
+        return np.asarray((across_m / extent_m - shape.start) / TROUGHS[shape.form][1])
+
+
+def displacement(shape: Shape, places: Places) -> tuple[Float, tuple[Float, Float]]:
+    """Return the vertical displacement for a unit drop, and the direction along x and y of
+    the horizontal displacement; arrays that broadcast to the places."""
+    up, way = places.uplift(shape), shape.towards
     if shape.mechanism == BOWL:
-        from_middle = xy - way * side[:, None, :] / 2
         radius = RADII_M[shape.form]
-        square = from_middle[..., 0] ** 2 + from_middle[..., 1] ** 2
-        return np.exp(square * (-0.5 * SIGMAS**2 / radius**2)), -from_middle / radius
-    x, y = (2 * xy[..., axis] / side[:, axis, None] for axis in (0, 1))
-    extent = side @ np.abs(way)[:, None] / 2
-    if shape.mechanism == CORNER:
-        if shape.form == 2:
-            up = np.clip(way[0] * x + way[1] * y - 0.6, 0, 2.2) / 1.4
-        else:
-            up = _ramp(way[0] * x, (0.0, 0.4)[shape.form]) * _ramp(
-                way[1] * y, (0.0, 0.4)[shape.form]
-            )
-        return up, np.broadcast_to(way / np.sqrt(2), xy.shape)
+        parts = zip(places.place_m, way, places.half_m, strict=True)
+        x, y = ((middle * half_m - place_m) / radius for place_m, middle, half_m in parts)
+        return up, (x, y)
     if shape.mechanism == BENDING:
-        across = (xy[..., 0] * way[0] + xy[..., 1] * way[1]) / extent
-        share = (across - shape.start) / TROUGHS[shape.form][1]
-        return np.exp(-0.5 * share**2), -share[..., None] * way
-    towards = way[0] * x + way[1] * y
-    if shape.mechanism == END:
-        return _ramp(towards, shape.start), np.broadcast_to(way, xy.shape)
-    share = np.clip((towards - shape.start) * (extent / JOINT_M) + 0.5, 0, 1)
-    return share * share * (3 - 2 * share), np.broadcast_to(way, xy.shape)
+        share = places.across_share(shape)
+        return up, (-share * way[0], -share * way[1])
+    length = np.sqrt(2) if shape.mechanism == CORNER else 1.0
+    return up, (np.asarray(way[0] / length), np.asarray(way[1] / length))
 
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
-    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`;
-    `los` (b, P, 3) x, y, up."""
-    response = np.empty((len(ALL), len(xy), xy.shape[1]))
+    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`, in
+    single precision.
+
+    Args:
+        xy: (b, P, 2) m from the centre. los: (b, P, 3) x, y, up. side: (b, 2) m.
+    """
+    response = np.empty((len(ALL), len(xy), xy.shape[1]), np.float32)
+    x, y = np.ascontiguousarray(np.moveaxis(xy, -1, 0))
+    places, (los_x, los_y, los_up) = (
+        Places(x, y, side),
+        np.ascontiguousarray(np.moveaxis(los, 2, 0)),
+    )
     for number, shape in enumerate(ALL):
-        response[number], way = displacement(shape, xy, side)
-        along = los[..., 2]
-        if shape.pull:
-            along = along - shape.pull * (los[..., 0] * way[..., 0] + los[..., 1] * way[..., 1])
-        response[number] *= along
+        if not shape.pull:
+            np.multiply(places.uplift(shape), los_up, out=response[number])
+            continue
+        up, (way_x, way_y) = displacement(shape, places)
+        along = los_up - shape.pull * (los_x * way_x + los_y * way_y)
+        np.multiply(up, along, out=response[number])
     return response.swapaxes(0, 1)
 
 
@@ -270,47 +330,53 @@ def _axes(shape: Shape) -> tuple[int, ...]:
 def _strains_on(side: Array, shapes: list[Shape], lattice: tuple[int, ...]) -> Array:
     """Compute strains (b, shapes, 4) on a lattice of `lattice` lines in x and in y."""
     largest = np.zeros((len(side), len(shapes), 4))
-    grid = np.stack(
-        np.meshgrid(*(np.linspace(-0.5, 0.5, count) for count in lattice), indexing="ij"), axis=-1
-    )
-    weight = np.outer(*(np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice)).ravel()
-    grid = grid.reshape(-1, 2)
-    level = grid * side[:, None]
+    lines = [np.linspace(-0.5, 0.5, count) for count in lattice]
+    weights = [np.r_[0.5, np.ones(count - 2), 0.5] for count in lattice]
+    level = [length[:, None] * line for length, line in zip(side.T, lines, strict=True)]
     up, _ = _fields(shapes, level, side)
+    # A bay on the middle line counts on both sides, so that a mirrored shape has mirrored strains.
+    halves = [{1: np.s_[count // 2 :], -1: np.s_[: (count + 1) // 2]} for count in lattice]
     for axis in (0, 1):
-        along = level[:, :, axis]
-        tilt = (up @ (weight * along)[..., None])[..., 0] / (weight * along**2).sum(1)[:, None]
-        bay = np.array([bay_length(length) for length in side[:, axis]])
-        low = level.copy()
-        low[..., axis] = grid[:, axis] * (side[:, axis] - bay)[:, None] - bay[:, None] / 2
-        step = bay[:, None, None] * np.eye(2)[axis]
+        weighted = weights[axis] * level[axis]
+        arms = (
+            np.einsum("bx,y->bxy", weighted, weights[1])
+            if axis == 0
+            else np.einsum("x,by->bxy", weights[0], weighted)
+        )
+        moment = (weighted * level[axis]).sum(1) * weights[1 - axis].sum()
+        tilt = np.einsum("bsxy,bxy->bs", up, arms) / moment[:, None]
+        bay_m = np.array([bay_length(length) for length in side[:, axis]])[:, None]
+        low, high = level.copy(), level.copy()
+        low[axis] = lines[axis] * (side[:, axis, None] - bay_m) - bay_m / 2
+        high[axis] = low[axis] + bay_m
         (low_up, low_along), (high_up, high_along) = (
             _fields(shapes, low, side, axis),
-            _fields(shapes, low + step, side, axis),
+            _fields(shapes, high, side, axis),
         )
-        bay_m = bay[:, None, None]
+        bay_m = bay_m[..., None, None]
         # Slope of the bay less the building's tilt, and its stretch: the label's angular distortion
         # and strain.
         strain = principal_tensile_strain(
-            (high_up - low_up) / bay_m - tilt[..., None], (high_along - low_along) / bay_m
+            (high_up - low_up) / bay_m - tilt[..., None, None], (high_along - low_along) / bay_m
         )
-        middle = low + step / 2
-        for quadrant, sign in enumerate(SIGNS):
-            # A bay on the middle line counts on both sides, so that a mirrored shape has mirrored
-            # strains.
-            inside = (middle * sign > -1e-6).all(-1)
-            in_quadrant = np.where(inside[:, None], strain, 0.0).max(2)
+        for quadrant, (sign_x, sign_y) in enumerate(SIGNS.tolist()):
+            in_quadrant = strain[:, :, halves[0][sign_x], halves[1][sign_y]].max((2, 3))
             largest[..., quadrant] = np.maximum(largest[..., quadrant], in_quadrant)
     return largest
 
 
-def _fields(shapes: list[Shape], xy: Float, side: Float, axis: int = 0) -> tuple[Float, Float]:
-    """Return vertical displacement (b, shapes, P) for a unit drop at (b, P, 2), and that
-    along an axis."""
-    up, away = np.empty((2, len(xy), len(shapes), xy.shape[1]))
+def _fields(
+    shapes: list[Shape], lattice_m: list[Float], side: Float, axis: int = 0
+) -> tuple[Float, Float]:
+    """Return vertical displacement (b, shapes, X, Y) for a unit drop on the lattice of lines
+    (b, X) and (b, Y), m, and that along an axis."""
+    x, y = lattice_m
+    up, away = np.zeros((2, len(x), len(shapes), x.shape[1], y.shape[1]))
+    places = Places(x[:, :, None], y[:, None, :], side)
     for number, shape in enumerate(shapes):
-        up[:, number], way = displacement(shape, xy, side)
-        away[:, number] = shape.pull * up[:, number] * way[..., axis]
+        up[:, number], way = displacement(shape, places)
+        if shape.pull:
+            np.multiply(shape.pull * up[:, number], way[axis], out=away[:, number])
     return up, away
 
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, softmax, stdtrit
+from scipy.special import ndtri, stdtrit
 
 from plumbline.core.arrays import Float
 from plumbline.core.compass import Frames
@@ -59,6 +59,9 @@ LEANS_MM_M = 10.0
 PRIOR_COORDINATES, ROUNDS = 1.0, 8
 """Number of coordinates that the prior counts as, by which a building's courses differ from the
 line as much as those of others; and number of iterations."""
+BATCH = 32
+"""Number of buildings whose motions are compared with all courses at a time: few enough for the
+arrays to stay in the processor's cache."""
 WIDER = 10.0
 """Prior variance of a motion's size, as a multiple of the square of its estimate along the line."""
 
@@ -281,71 +284,94 @@ def _estimate_totals(
     root = root.reshape(len(root), -1, len(line))
     # The noise of one track on one building is of one kind: all errors in time are scaled to the
     # error of the line.
-    shape = np.linalg.inv(root.transpose(0, 2, 1) @ root / mask[bent].sum(1)[:, None, None])
-    noise = variance[bent][..., None, None] * shape[:, None]
+    information = root.transpose(0, 2, 1) @ root / mask[bent].sum(1)[:, None, None]
+    # On these axes both the noise and the deviations of possible courses are independent, of
+    # variance 1 and `course_variance`, so that sums replace the inverses of matrices.
+    lower = np.linalg.cholesky(information)
+    course_variance, turn = np.linalg.eigh(lower.transpose(0, 2, 1) @ course_covariance @ lower)
+    axes = (lower @ turn).transpose(0, 2, 1)
+    course_variance, line_size = course_variance[:, None], (axes @ line)[:, None]
     coordinates = solver[bent] @ course[bent]
+    on_axes = coordinates @ axes.transpose(0, 2, 1)
+    noise = variance[bent][..., None]
     size, bend = coordinates[..., 0] / line[0], np.ones((len(coordinates), 1))
     for _ in range(ROUNDS):
-        by_course = (bend * size**2)[..., None, None] * course_covariance
-        inverse = np.linalg.inv(noise + by_course)
-        precision = inverse @ line @ line
-        size = (inverse @ line * coordinates).sum(-1) / precision
-        weighted_residual = (inverse @ (coordinates - size[..., None] * line)[..., None])[..., 0]
+        by_course = (bend * size**2)[..., None] * course_variance
+        inverse = 1 / (noise + by_course)
+        precision = (inverse * line_size**2).sum(-1)
+        size = (inverse * line_size * on_axes).sum(-1) / precision
+        weighted_residual = inverse * (on_axes - size[..., None] * line_size)
         # Expectation-maximisation of the scale of deviations from the line: the expected square of
         # the deviation under the present scale, in units of the possible courses' covariance.
-        square = bend * (
-            weighted_residual * (by_course @ weighted_residual[..., None])[..., 0]
-        ).sum(-1)
-        square += bend * (len(line) - (inverse * by_course).sum((-1, -2)))
+        square = by_course * (weighted_residual**2 - inverse)
+        square = bend * (square.sum(-1) + len(line))
         bend = (
             (PRIOR_COORDINATES + square.sum(1)) / (PRIOR_COORDINATES + square.shape[1] * len(line))
         )[:, None]
-    size_by_one, size_by_one_2 = _average_courses(
-        coordinates, noise, total[bent] ** 2 + variance[bent]
-    )
+    likely_2 = total[bent] ** 2 + variance[bent]
+    averages = [
+        _average_courses(coordinates[at], information[at], variance[bent][at], likely_2[at])
+        for at in (slice(start, start + BATCH) for start in range(0, len(coordinates), BATCH))
+    ]
+    size_by_one, size_by_one_2 = (np.concatenate(part) for part in zip(*averages, strict=True))
     total[bent] = (size + size_by_one) / 2
     error_2[bent] = (1 / precision + size_by_one_2) / 2 + (size - size_by_one) ** 2 / 4
     return total, error_2
 
 
-def _average_courses(coordinates: Float, noise: Float, likely_2: Float) -> tuple[Float, Float]:
+def _average_courses(
+    coordinates: Float, information: Float, variance: Float, likely_2: Float
+) -> tuple[Float, Float]:
     """Return how far motions (b, J) went if each follows one of the possible courses, and
     the variance.
 
     Args:
-        coordinates: (b, J, K) of the motions. noise: (b, J, K, K) their covariance.
+        coordinates: (b, J, K) of the motions. information: (b, K, K) inverse of their
+            covariance for a motion of variance 1. variance: (b, J) of the motions.
         likely_2: (b, J) square of how far a motion may have gone, mm2.
     """
-    courses = possible_courses()
-    course = shape_coordinates(TIME, courses.course)
-    precision = np.linalg.inv(noise)
-    weighted = precision @ course.T
-    information, along = (
-        (course.T * weighted).sum(-2),
-        (coordinates[..., None, :] @ weighted)[..., 0, :],
-    )
+    course, pairs, log_prior = _possible_coordinates()
+    precision = 1 / variance[..., None]
+    power = (information.reshape(len(information), -1) @ pairs)[:, None] * precision
+    weighted = (coordinates @ information) * precision
+    along = weighted @ course.T
     # The size of each course has a normal prior of variance `before_2` and is integrated out:
     # `shrunk_2` is its posterior variance, and the evidence is that of a linear model with one
     # coefficient.
     before_2 = WIDER * likely_2[..., None]
-    shrunk_2 = before_2 / (1 + before_2 * information)
-    square = (coordinates * (precision @ coordinates[..., None])[..., 0]).sum(-1)[..., None]
-    misfit = square - shrunk_2 * along**2
+    ratio = 1 + before_2 * power
+    shrunk_2 = before_2 / ratio
+    size = shrunk_2 * along
+    explained = size * along
     # Where no course fits, the noise is larger than stated.
-    noise_scale = np.maximum(misfit.min(-1, keepdims=True) / (course.shape[1] - 1), 1)
-    fits = shrunk_2 * along**2 - np.log1p(before_2 * information)
-    probability, size = softmax(fits / 2 / noise_scale + courses.log_prior, -1), shrunk_2 * along
-    mean = (probability * size).sum(-1)
-    return mean, (probability * (shrunk_2 * noise_scale + (size - mean[..., None]) ** 2)).sum(-1)
+    misfit = (coordinates * weighted).sum(-1, keepdims=True) - explained.max(-1, keepdims=True)
+    noise_scale = np.maximum(misfit / (course.shape[1] - 1), 1)
+    fits = (explained - np.log(ratio, dtype=np.float32)) / (2 * noise_scale) + log_prior
+    # Single precision is enough for logarithms and shares, and several times as fast.
+    share = np.exp(fits - fits.max(-1, keepdims=True), dtype=np.float32)
+    share = share / share.sum(-1, keepdims=True, dtype=float)
+    mean, mean_square, mean_variance = (
+        np.einsum("bjc,bjc->bj", share, values) for values in (size, size**2, shrunk_2)
+    )
+    return mean, mean_variance * noise_scale[..., 0] + mean_square - mean**2
+
+
+@lru_cache(maxsize=1)
+def _possible_coordinates() -> tuple[Float, Float, Float]:
+    """Return the coordinates (C, K) of the possible courses, the products (K K, C) of their
+    pairs, and their log prior (C,)."""
+    courses = possible_courses()
+    course = shape_coordinates(TIME, courses.course)
+    pairs = (course[:, :, None] * course[:, None, :]).reshape(len(course), -1).T
+    return course, np.ascontiguousarray(pairs), courses.log_prior
 
 
 @lru_cache(maxsize=1)
 def _describe_courses() -> tuple[Float, Float]:
     """Return the line (K,) and the covariance (K, K) of possible courses about it, for a
     total change of 1 mm."""
-    courses, line = possible_courses(), dictionary_courses()[LINE]
-    apart = shape_coordinates(TIME, courses.course) - line
-    likely = np.exp(courses.log_prior)
+    (course, _, log_prior), line = _possible_coordinates(), dictionary_courses()[LINE]
+    apart, likely = course - line, np.exp(log_prior)
     return line, (likely[:, None] * apart).T @ apart / likely.sum()
 
 

@@ -130,22 +130,22 @@ def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Ampli
     scaled = season / normal.pivot
     beyond = right[:, SEASON:] - (normal.cross * scaled[..., None]).sum(0)
     amplitude = beyond / normal.curve_pivot
-    level = np.einsum("nt,nt->n", weighted, y) - (season * scaled).sum(0)
+    level = (weighted * y).sum(1, dtype=float) - (season * scaled).sum(0)
     return Amplitudes(season, amplitude, np.maximum(level[:, None] - amplitude * beyond, 0))
 
 
 def fitted(basis: Basis, normal: Normal, fit: Amplitudes, chosen: NDArray[np.intp]) -> Float:
     """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps
-    included."""
+    included; in single precision, as series are."""
     rows = np.arange(len(chosen))
     amplitude = fit.amplitude[rows, chosen]
     low = (fit.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
-    coefficients = np.zeros((len(chosen), len(basis.columns)))
+    coefficients = np.zeros((len(chosen), len(basis.columns)), np.float32)
     coefficients[:, 2] = low[2]
     coefficients[:, 1] = low[1] - normal.below[2] * low[2]
     coefficients[:, 0] = low[0] - normal.below[0] * coefficients[:, 1] - normal.below[1] * low[2]
     coefficients[rows, SEASON + chosen] = amplitude
-    return np.asarray(coefficients @ basis.columns)
+    return np.asarray(coefficients @ basis.columns.astype(np.float32))
 
 
 def _forward(below: Float, right: Float) -> Float:
@@ -224,7 +224,8 @@ def fit_courses(
         weight: (N, T) weights from the fit of one curve, to begin with.
         noise: (N,) mm2, variance of independent values with as much information as these.
     """
-    residual = y - np.linalg.solve(*_normal(basis, weight, y))[..., 0] @ basis.columns
+    coefficients = np.linalg.solve(*_normal(basis, weight, y))[..., 0].astype(y.dtype)
+    residual = y - coefficients @ basis.columns.astype(y.dtype)
     weight = trusted(residual * is_finite, is_finite)
     normal, right = _normal(basis, weight, y)
     course = np.linalg.solve(normal, right)[:, SEASON:, 0]

@@ -155,10 +155,11 @@ def _estimate(
 ) -> Trend:
     """Estimate the trend of a chunk of series; `shapes` are None if only the line is needed."""
     is_finite = np.isfinite(series)
-    y = np.where(is_finite, series, 0).astype(float)
+    # Series and weights stay in single precision, in which they are read: half of the memory to
+    # pass through. Normal matrices are in double precision, for curves may be nearly collinear.
+    y, plain = np.where(is_finite, series, np.float32(0)), is_finite.astype(np.float32)
     rows = rows_of(building)
     count = np.maximum(is_finite.sum(1) - COLUMNS, 1)
-    plain = is_finite.astype(float)
     plain_normal = normal_matrices(basis, plain)
     level = amplitudes(basis, plain_normal, y, y)
 
@@ -260,8 +261,10 @@ def _mean_series(
     """
     members = np.asarray(rows.total(is_typical.astype(np.intp)), np.intp)
     members[members < MIN_COMMON] = 0
-    total = rows.total(filled * is_typical[:, None])
-    return np.where(members[:, None] > 0, total / np.maximum(members, 1)[:, None], 0), members
+    share = (is_typical / rows.spread(np.maximum(members, 1))).astype(filled.dtype)
+    mean = rows.total(filled * share[:, None])
+    mean[members == 0] = 0
+    return mean, members
 
 
 def _excess_chi_square(
@@ -364,7 +367,7 @@ def line_changes(
     for start in range(0, len(displacement), LINE_CHUNK):
         series = displacement[start : start + LINE_CHUNK]
         is_finite = np.isfinite(series)
-        y, weight = np.where(is_finite, series, 0).astype(float), is_finite.astype(float)
+        y, weight = np.where(is_finite, series, np.float32(0)), is_finite.astype(np.float32)
         line = np.full(len(y), LINE, np.intp)
         for turn in range(3):
             normal = normal_matrices(basis, weight)

@@ -8,6 +8,7 @@ from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
@@ -272,12 +273,12 @@ class _TableReader:
             return np.array(
                 [point_name(row) for row in (rows + 1 - self.layout.skip).tolist()], object
             )
+        texts = pc.utf8_trim_whitespace(table[column].cast(pa.string()).fill_null(""))
+        names = np.array(texts.to_numpy(), object)
         # One without a name is called by its row: no point is lost for its name.
-        names = (str(name or "").strip() for name in table[column].to_pylist())
-        return np.array(
-            [name or point_name(row) for row, name in zip((rows + 1).tolist(), names, strict=True)],
-            object,
-        )
+        for place in np.flatnonzero(names == ""):
+            names[place] = point_name(int(rows[place]) + 1)
+        return names
 
     def line_of_sight(self, rows: Rows, table: pa.Table) -> Floats:
         los = self.layout.los
