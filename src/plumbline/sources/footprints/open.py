@@ -15,6 +15,7 @@ import pandas as pd
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, is_local
+from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import (
     is_city_gml,
@@ -112,6 +113,8 @@ def _read_piece(piece: Piece, crs: str | None, area: Area | None) -> geopandas.G
             "needed. Points go to --points.",
             key="footprints.no_geometry",
         )
+    if area is None:
+        warn_of_limits(path, len(frame.columns) - 1, len(frame))
     if piece.ends is not None:
         check_statements(piece.ends, frame.crs, len(frame) if area is None else None)
     frame = _set_crs(path, frame.reset_index(drop=True), crs, format_of_crs)
