@@ -12,6 +12,7 @@ from plumbline.doctor.findings import CheckState
 from plumbline.doctor.installation import (
     check_environment,
     check_extras,
+    check_grids,
     check_onnxruntime,
     check_python,
     list_runtimes,
@@ -86,3 +87,9 @@ def test_the_database_of_another_installation(folder: Path, monkeypatch: pytest.
     message = faults(check_environment)
     assert "EPSG:3035" in message
     assert "PROJ_DATA" in message.partition(" -> ")[2]
+
+
+def test_grids_that_are_not_installed_are_listed(folder: Path) -> None:
+    (finding,) = check_grids()
+    assert finding.state is CheckState.OK
+    assert "British (uk_os_OSTN15_NTv2_OSGBtoETRS.tif)" in finding.found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -245,3 +246,34 @@ def check_environment() -> Iterator[Finding]:
         )
     else:
         yield ok(f"PROJ finds its database; variables set: {variables or 'none'}")
+
+
+NATIONAL_GRIDS = {
+    "British": ("EPSG:27700", (400_000.0, 300_000.0)),
+    "Dutch": ("EPSG:28992", (155_000.0, 463_000.0)),
+    "German": ("EPSG:31467", (3_500_000.0, 5_650_000.0)),
+    "French": ("EPSG:27572", (600_000.0, 2_400_000.0)),
+    "Italian": ("EPSG:3003", (1_500_000.0, 5_000_000.0)),
+    "American": ("EPSG:4267", (-100.0, 40.0)),
+}
+"""Country -> CRS of its older maps, and a place in it, for which the missing grids are listed."""
+
+
+def check_grids() -> Iterator[Finding]:
+    """List the grids that PROJ lacks for older national CRSs. A missing one is not a fault:
+    files in such a CRS are warned of."""
+    # Not before: PROJ may fail to load, which the check of the environment reports.
+    from pyproj import CRS
+
+    from plumbline.sources.crs import find_missing_grids
+
+    grids = {
+        country: find_missing_grids(CRS(crs), CRS("EPSG:4258"), place, math.inf)[0]
+        or find_missing_grids(CRS(crs), CRS("EPSG:4326"), place, math.inf)[0]
+        for country, (crs, place) in NATIONAL_GRIDS.items()
+    }
+    missing = [f"{country} ({', '.join(names)})" for country, names in grids.items() if names]
+    yield ok(
+        f"PROJ's grids of older national CRSs; not here: {'; '.join(missing) or 'none'}; to add "
+        "one, `pyproj sync --file NAME`"
+    )

@@ -21,7 +21,7 @@ from pyproj.exceptions import ProjError
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import PARAMS_FILE, Footprints
-from plumbline.sources.crs import GLOBE
+from plumbline.sources.crs import GLOBE, warn_of_datum_error
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
@@ -115,6 +115,7 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
     if frame.crs == by_default.crs:
         return by_default
     is_finite = np.isfinite(shapely.get_coordinates(by_default.geometry)).all()
+    x, y = shapely.get_coordinates(frame.geometry.to_numpy())[0].tolist()
     for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
         try:
             transformers = [
@@ -127,18 +128,12 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
         for transformer in transformers:
             geometry = _transform_in_plane(geometry, transformer)
         if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
+            warn_of_datum_error(source, transformers, (x, y), crs)
             return frame.set_geometry(
                 geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs)
             )
-    warn(
-        "%s: PROJ has no exact transformation from %s to %s: footprints may be up to 100 m off. "
-        "Reproject them to %s by a program that has that country's grids.",
-        source,
-        frame.crs.name,
-        by_default.crs.name,
-        crs,
-        key="crs.approximate_datum",
-    )
+    ballpark = Transformer.from_crs(frame.crs, by_default.crs, always_xy=True)
+    warn_of_datum_error(source, [ballpark], (x, y), crs)
     return by_default
 
 
