@@ -25,6 +25,7 @@ from plumbline.sources.crs import GLOBE, warn_of_datum_error
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
+from plumbline.sources.footprints.city_models import remove_zone
 from plumbline.sources.footprints.geometry import FeatureFilter, make_valid, take_polygons
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
@@ -204,7 +205,8 @@ def read_buildings(
             "again.",
             key="footprints.none",
         )
-    geometry, reasons = take_polygons(frame.geometry.to_numpy(), frame.crs)
+    geometry = remove_zone(path, frame.geometry.to_numpy(), frame.crs)
+    geometry, reasons = take_polygons(geometry, frame.crs)
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))
     frame, reasons = drop_parts(path, frame, reasons)
     is_polygon = np.array([reason is None for reason in reasons], bool)

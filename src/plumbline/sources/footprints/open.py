@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import (
     is_city_gml,
     is_city_json,
+    locate,
     read_city_gml,
     read_city_json,
 )
@@ -37,6 +39,8 @@ from plumbline.sources.globe import are_degrees
 
 GEOJSON, GEOPARQUET = "GeoJSON", "GeoParquet"
 """Formats whose coordinates are degrees where they state no CRS."""
+SRS_NAME = re.compile(r"""<.*?\ssrsName\s*=\s*["']([^"']+)["']""", re.DOTALL)
+"""First CRS that a GML names."""
 READERS: tuple[
     tuple[Callable[[str], bool], Callable[[Ends, str | None, Area | None], geopandas.GeoDataFrame]],
     ...,
@@ -117,6 +121,10 @@ def _read_piece(piece: Piece, crs: str | None, area: Area | None) -> geopandas.G
         warn_of_limits(path, len(frame.columns) - 1, len(frame))
     if piece.ends is not None:
         check_statements(piece.ends, frame.crs, len(frame) if area is None else None)
+        named = SRS_NAME.match(piece.ends.start)
+        if named and frame.crs is None:  # GDAL knows no names of agencies
+            geometry, named_crs = locate(str(path), frame.geometry.to_numpy(), named[1], crs)
+            frame = frame.set_geometry(geometry, crs=named_crs)
     frame = _set_crs(path, frame.reset_index(drop=True), crs, format_of_crs)
     for name in [
         column
