@@ -148,7 +148,7 @@ def test_tables_of_surveyors_give_the_changes_of_the_clean_one(file, places):
         ),
         (
             wide((" [m]", " [mm]", ""), (0, -1, -2), (0, -1, -4), (0, -1, -6)),
-            "levelling.unclear_unit",
+            "levelling.mixed_values",
             ["line 1", "2023-07-10"],
         ),
         (

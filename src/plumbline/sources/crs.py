@@ -33,6 +33,8 @@ STEP_DEG = 1e-5
 MIN_WARNED_ERROR_M = 1.0
 """Smallest error of a transformation between datums that is warned of. WGS 84 itself is known to
 this error only, so that it is warned of only where a better transformation exists."""
+BALLPARK_ERROR_M = 100.0
+"""Error where degrees of a datum are taken for those of another one."""
 COMMON_DATUMS = frozenset({"WGS 84", "ETRS89"})
 """Geographic CRSs of satellite products, which are the same within `MIN_WARNED_ERROR_M`."""
 NEAR_POLE_DEG = 0.1
@@ -60,40 +62,32 @@ def warn_of_datum_error(
 
     Args:
         source: names the file.
-        transformers: steps from the CRS of the file to the wanted one.
-        place: x and y of one of its places, in its CRS.
+        transformers: steps from the CRS of the file to the wanted one, which have transformed
+            the places of the file: among several operations, PROJ chooses one by the place.
+        place: x and y of one of them, in its CRS.
         wanted_crs: name of the wanted CRS.
     """
-    first, last = transformers[0].source_crs, transformers[-1].target_crs
-    if (
-        first is None
-        or last is None
-        or {_name_without_axes(crs.geodetic_crs or crs) for crs in (first, last)} <= COMMON_DATUMS
-    ):
+    crss = [transformers[0].source_crs or CRS(GLOBE), transformers[-1].target_crs or CRS(GLOBE)]
+    if {_name_without_axes(crs.geodetic_crs or crs) for crs in crss} <= COMMON_DATUMS:
         return
-    operations, (x, y) = [], place
-    for step in transformers:
-        x, y = step.transform(x, y)  # at each place, PROJ chooses among several operations
-        operations.append(step.get_last_used_operation())
+    operations = [step.get_last_used_operation() for step in transformers]
     error_m = sum(max(operation.accuracy, 0.0) for operation in operations)
-    is_ballpark = any("Ballpark" in operation.description for operation in operations)
-    if error_m < MIN_WARNED_ERROR_M and not is_ballpark:
+    if any("Ballpark" in operation.description for operation in operations):
+        error_m = BALLPARK_ERROR_M
+    grids, grid_error_m = find_missing_grids(crss[0], crss[1], place, error_m)
+    if error_m < MIN_WARNED_ERROR_M or (error_m == MIN_WARNED_ERROR_M and not grids):
         return
-    grids, grid_error_m = find_missing_grids(first, last, place, np.inf if is_ballpark else error_m)
-    if error_m <= MIN_WARNED_ERROR_M and not grids and not is_ballpark:
-        return
-    files = ", ".join(grids)
-    commands = " && ".join(f"pyproj sync --file {grid}" for grid in grids)
+    advice = (
+        f", as PROJ's grid {', '.join(grids)} is not installed ({grid_error_m:.2g} m with it). Run "
+        f"`{' && '.join(f'pyproj sync --file {grid}' for grid in grids)}`, or"
+    )
     warn(
-        "%s: from %s, places are known to %s only%s reproject the file to %s by a program that has "
-        "that country's grids, as QGIS.",
+        "%s: from %s, places are known to %.3g m only%s reproject the file to %s by a program that "
+        "has that country's grids, as QGIS.",
         source,
-        _name_without_axes(first),
-        "100 m" if is_ballpark else f"{error_m:.2g} m",
-        f", as PROJ's grid {files} is not installed ({grid_error_m:.2g} m with it). Run "
-        f"`{commands}`, or"
-        if grids
-        else ". If you can,",
+        _name_without_axes(crss[0]),
+        error_m,
+        advice if grids else ". If you can,",
         wanted_crs,
         key="crs.approximate_datum",
     )
@@ -106,27 +100,22 @@ def find_missing_grids(
     the error with them, m.
 
     Args:
-        source: CRS of `place`, x before y.
-        target: the other CRS.
-        place: where the transformation is needed.
-        error_m: error without them.
+        source: CRS of `place`, x before y. target: the other CRS.
+        place: where the transformation is needed. error_m: error without them.
     """
-    longitude, latitude = transformer(source, GLOBE).transform(*place)
-    area = AreaOfInterest(longitude, latitude, longitude, latitude)
+    area = AreaOfInterest(*2 * transformer(source, GLOBE).transform(*place))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pyproj warns of the grids itself
         group = TransformerGroup(
             source, target, always_xy=True, area_of_interest=area, allow_ballpark=False
         )
     better = [
-        operation
+        (operation.accuracy, [grid.short_name for grid in operation.grids if not grid.available])
         for operation in group.unavailable_operations
         if 0 <= operation.accuracy < error_m and all(grid.url for grid in operation.grids)
     ]
-    best = min(better, key=lambda operation: operation.accuracy, default=None)
-    if best is None:
-        return [], error_m
-    return [grid.short_name for grid in best.grids if not grid.available], best.accuracy
+    grid_error_m, grids = min(better, default=(error_m, []))
+    return grids, grid_error_m
 
 
 def _name_without_axes(crs: CRS) -> str:

@@ -218,7 +218,7 @@ def read_levelling(path: Path, missing: Sequence[float | str] = ()) -> Levelling
 
 
 def _select_one_kind(product: CsvFile, columns: list[_Column]) -> list[_Column]:
-    """Return the dated columns of one kind, heights first, which have to be there at every date.
+    """Return the dated columns of one kind, heights first.
 
     Raises:
         InputError: some dates have another kind only, or some columns have a unit, others none.
@@ -227,15 +227,9 @@ def _select_one_kind(product: CsvFile, columns: list[_Column]) -> list[_Column]:
         ([c for c in columns if c.kind == kind] for kind in (*VALUES, "")),
         key=lambda same: len({c.day for c in same}),
     )
-    if {c.day for c in selected} != {c.day for c in columns}:
-        raise _mixed_error(product, f"line 1, {', '.join(c.name for c in columns)}")
     units = {c.unit for c in selected}
-    if "" in units and len(units) > 1:
-        raise InputError(
-            f"{product}, line 1: some of {', '.join(c.name for c in selected)} have a unit, others "
-            "none. Write it into the header of each.",
-            key="levelling.unclear_unit",
-        )
+    if {c.day for c in selected} != {c.day for c in columns} or ("" in units and len(units) > 1):
+        raise _mixed_error(product, f"line 1, {', '.join(c.name for c in columns)}")
     return selected
 
 
@@ -433,10 +427,8 @@ def _assemble(
 
 def _refuse_other_zero(product: CsvFile, heights: pd.DataFrame) -> None:
     """Refuse heights (P, D) that are all 0 at a date, and were not before: they have a new zero."""
-    values = heights.to_numpy(float)
-    is_zero = np.where(np.isfinite(values), values == 0, True).all(axis=0)
-    is_moved = np.cumsum((np.nan_to_num(values) != 0).any(axis=0)) > 0
-    is_reset = is_zero & is_moved & (np.isfinite(values).sum(axis=0) > 1)
+    is_moved = (heights.fillna(0) != 0).any().to_numpy()
+    is_reset = ~is_moved & np.logical_or.accumulate(is_moved) & (heights.count() > 1).to_numpy()
     if is_reset.any():
         raise InputError(
             f"{product}: all values are 0 on {heights.columns[int(np.argmax(is_reset))]:%Y-%m-%d}, "

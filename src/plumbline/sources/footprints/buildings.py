@@ -14,7 +14,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
-from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
@@ -25,7 +24,7 @@ from plumbline.sources.crs import GLOBE, warn_of_datum_error
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
-from plumbline.sources.footprints.city_models import remove_zone
+from plumbline.sources.footprints.city_models import remove_zone, transform_in_plane
 from plumbline.sources.footprints.geometry import FeatureFilter, make_valid, take_polygons
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
@@ -127,32 +126,16 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
             continue
         geometry = frame.geometry.to_numpy()
         for transformer in transformers:
-            geometry = _transform_in_plane(geometry, transformer)
+            geometry = transform_in_plane(geometry, transformer.transform)
         if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
             warn_of_datum_error(source, transformers, (x, y), crs)
             return frame.set_geometry(
                 geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs)
             )
     ballpark = Transformer.from_crs(frame.crs, by_default.crs, always_xy=True)
+    ballpark.transform(x, y)
     warn_of_datum_error(source, [ballpark], (x, y), crs)
     return by_default
-
-
-def _transform_in_plane(
-    geometry: NDArray[np.object_], transformer: Transformer
-) -> NDArray[np.object_]:
-    """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
-    transformed, has_z = geometry.copy(), shapely.has_z(geometry)
-    transformed[~has_z] = shapely.transform(
-        geometry[~has_z], transformer.transform, interleaved=False
-    )
-    transformed[has_z] = shapely.transform(
-        geometry[has_z],
-        lambda x, y, z: (*transformer.transform(x, y), z),
-        include_z=True,
-        interleaved=False,
-    )
-    return transformed
 
 
 HEIGHT = "height_m"

@@ -232,7 +232,7 @@ def locate(
         warn("%s: CRS %r found, which is not known.", source, name[:80], key="crs.unknown")
     geometry = remove_zone(source, geometry, crs)
     if crs is not None and _is_northing_first(crs, geometry, name or ""):
-        geometry = _change_places(geometry, lambda places: places[:, ::-1])
+        geometry = transform_in_plane(geometry, lambda x, y: (y, x))
     return geometry, crs
 
 
@@ -248,21 +248,24 @@ def remove_zone(
     if not ((corner >= offset_m) & (corner < offset_m + 1e6)).any():
         return geometry
     log.info("%s: the number of the zone, %s, is taken off its eastings", source, zone and zone[1])
-    return _change_places(geometry, lambda places: places - offset_m * (places >= offset_m))
-
-
-def _change_places(
-    geometry: NDArray[np.object_], change: Callable[[Ring], Ring]
-) -> NDArray[np.object_]:
-    """Return geometries with `change` applied to their places (C, 2); heights stay."""
-    changed, has_z = geometry.copy(), shapely.has_z(geometry)
-    changed[~has_z] = shapely.transform(geometry[~has_z], change)
-    changed[has_z] = shapely.transform(
-        geometry[has_z],
-        lambda corners: np.column_stack([change(corners[:, :2]), corners[:, 2]]),
-        include_z=True,
+    return transform_in_plane(
+        geometry, lambda x, y: (x - offset_m * (x >= offset_m), y - offset_m * (y >= offset_m))
     )
-    return changed
+
+
+def transform_in_plane(
+    geometry: NDArray[np.object_], transform: Callable[[Any, Any], tuple[Any, Any]]
+) -> NDArray[np.object_]:
+    """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
+    transformed, has_z = geometry.copy(), shapely.has_z(geometry)
+    transformed[~has_z] = shapely.transform(geometry[~has_z], transform, interleaved=False)
+    transformed[has_z] = shapely.transform(
+        geometry[has_z],
+        lambda x, y, z: (*transform(x, y), z),
+        include_z=True,
+        interleaved=False,
+    )
+    return transformed
 
 
 def known_crs(name: str | None) -> pyproj.CRS | None:

@@ -111,7 +111,7 @@ def open_table(
                     source, *reader.positions(rows, table), is_globe(source, layout.crs)
                 )
             points = reader.track(rows, table, name=name, plane=plane, epochs=epochs, days=days)
-            if not number and product.start == 0 and plane.transformer is not None:
+            if not number and product.start == 0 and plane.transformer and len(points):
                 x, y = reader.positions(rows[:1], table[:1])
                 warn_of_datum_error(
                     source, [plane.transformer], (float(x[0]), float(y[0])), plane.crs
