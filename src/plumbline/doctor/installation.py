@@ -249,7 +249,7 @@ NATIONAL_GRIDS = {
 
 def check_grids() -> Iterator[Finding]:
     """List the grids that PROJ lacks for older national CRSs. A missing one is not a fault:
-    files in such a CRS are warned of."""
+    readers warn of files that need it."""
     # Not before: PROJ may fail to load, which the check of the environment reports.
     from pyproj import CRS
 
