@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import plumbline
+from plumbline.core.extras import find_foreign_libraries
 
 SOURCE = str(Path(plumbline.__file__).parents[1])
 PROXIES = "import plumbline; from urllib.request import proxy_bypass as direct; import os; "
@@ -43,9 +44,14 @@ def test_data_of_another_installation_is_not_used(tmp_path):
     assert run(code, **dict.fromkeys(names, inside)).stdout.strip() == str([inside] * 4)
 
 
-def test_libraries_of_another_installation_are_named_before_they_fail(tmp_path):
+def test_libraries_of_another_installation_are_named_before_they_fail(tmp_path, monkeypatch):
     (tmp_path / "numpy").mkdir()
     (tmp_path / "numpy" / "__init__.py").write_text("raise ImportError('of another Python')")
     path = os.pathsep.join([str(tmp_path), SOURCE])
     ended = run("from plumbline.__main__ import main; main()", PYTHONPATH=path)
     assert ended.stderr.startswith(f"WARNING PYTHONPATH: brings {tmp_path / 'numpy'}")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    (tmp_path / "libstdc++.so.6").touch()
+    assert find_foreign_libraries() == [("LD_LIBRARY_PATH", str(tmp_path / "libstdc++.so.6"))]
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert find_foreign_libraries() == []

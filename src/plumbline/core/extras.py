@@ -4,6 +4,7 @@ missing."""
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from importlib import metadata, util
 from pathlib import Path
@@ -62,7 +63,8 @@ def find_foreign_libraries() -> list[tuple[str, str]]:
     return [
         (name, str(file))
         for name, patterns in FOREIGN.items()
-        for folder in filter(None, os.environ.get(name, "").split(os.pathsep))
+        for folder in os.environ.get(name, "").split(os.pathsep)
+        if folder and not Path(folder).is_relative_to(sys.prefix)
         for pattern in patterns
         for file in Path(folder).glob(pattern)
     ]
