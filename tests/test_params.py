@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from plumbline.core.errors import ParameterError
-from plumbline.params import Adapt, Prepare, load_ingest, load_params, load_section, parse_params
+from plumbline.params import Adapt, Prepare, Score, load_ingest, load_params, load_section, parse_params
 from tests.refusals import refuses
 
 ROOT = Path(__file__).parents[1]
@@ -203,12 +203,41 @@ def test_a_key_that_stands_twice_is_refused_and_not_half_forgotten(tmp_path):
         load_ingest(path)
 
 
-@pytest.mark.parametrize("content", [b"train: [1, 2", b"a: b: c", b"- {", b"first: 2020-02-30"])
+@pytest.mark.parametrize("content", [b"train: [1, 2", b"a: b: c", b"- {"])
 def test_a_file_that_is_not_yaml_is_refused(tmp_path, content):
     path = tmp_path / "params.yaml"
     path.write_bytes(content)
     with refuses("yaml.unreadable", "params.yaml"):
         load_params(path)
+
+
+@pytest.mark.parametrize(
+    ("written", "cure"),
+    [("036", 'write 36 for a number, "036" for a name'), ("-00.5", "-.5"), ("089", "89"), ("0363100007", "363100007")],
+)
+def test_a_number_with_a_leading_0_is_refused_by_its_line(tmp_path, written, cure):
+    """YAML 1.1 takes 036 for 30."""
+    path = tmp_path / "my.yaml"
+    path.write_text(f"ingest:\n  products:\n    '*.csv': {{incidence_deg: {written}, heading_deg: 350}}\n")
+    with refuses("yaml.unreadable", "my.yaml", "line 3", written, cure):
+        load_ingest(path)
+
+
+def test_names_and_numbers_are_those_of_yaml_1_2(tmp_path):
+    """In YAML 1.1, `no` is false, 12:30 is 750 and a day is no text."""
+    path = tmp_path / "my.yaml"
+    names = ["no", "on", "12:30", "2020-01-01", "1_000", "0-7"]
+    path.write_text(
+        f"score: {{alarms: [{{name: a, when: p_damaged > 0.5, place: t, buildings: [{', '.join(names)}]}}]}}\n"
+    )
+    score = load_section(path, "score", Score)
+    assert list(score.alarms[0].buildings) == names
+    path.write_text("ingest: {products: {'*.csv': {raised_m: 1.5e+2, moved_m: [1e2, -3], track: no}}}\n")
+    product = load_ingest(path).products["*.csv"]
+    assert (product.raised_m, product.moved_m, product.track) == (150.0, (100.0, -3.0), "no")
+    path.write_text("score: {alarms: [{name: a, when: p_damaged > 0.5, place: t, buildings: [363100007]}]}\n")
+    with refuses("params.bad_value", "buildings.0: 363100007", "quotes"):
+        load_section(path, "score", Score)
 
 
 def test_text_of_another_encoding_is_read_by_its_mark_or_refused_by_its_line(tmp_path):

@@ -5,6 +5,7 @@ import sys
 from contextlib import suppress
 
 from plumbline.core.errors import INTERRUPTED, InputError, is_interrupt, note_interrupts
+from plumbline.core.extras import find_foreign_libraries
 from plumbline.core.source_code import check_code, check_map_page
 
 
@@ -17,6 +18,16 @@ def main() -> None:
     # before the rest is loaded: a pipeline learns in this way that it must hand a stage
     # over
     _check_stage()
+    for variable, file in find_foreign_libraries():
+        from plumbline.core.console import setup_logging, warn
+
+        setup_logging()
+        warn(
+            "%s: brings %s of another installation, with which commands may fail. Unset it here: "
+            "`env -u %s plumbline ...`.",
+            *(variable, file, variable),
+            key="environment.foreign_library",
+        )
     try:
         from plumbline.cli import main as run
 

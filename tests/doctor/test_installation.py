@@ -12,6 +12,7 @@ from plumbline.doctor.findings import CheckState
 from plumbline.doctor.installation import (
     check_environment,
     check_extras,
+    check_grids,
     check_onnxruntime,
     check_python,
     list_runtimes,
@@ -71,18 +72,19 @@ def test_a_runtime_whose_files_are_gone(folder: Path, monkeypatch: pytest.Monkey
     assert "--force-reinstall" in faults(check_onnxruntime)
 
 
-def test_a_proxy_that_takes_calls_to_this_machine_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("NO_PROXY", "no_proxy", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-        monkeypatch.delenv(name, raising=False)
+def test_the_libraries_and_data_of_another_installation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert states(check_environment) == [CheckState.OK]
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    assert states(check_environment) == [CheckState.WARNING, CheckState.OK]
-    monkeypatch.setenv("NO_PROXY", "localhost,127.0.0.1")
-    assert states(check_environment) == [CheckState.OK]
+    for name in ("PROJ_DATA", "PROJ_LIB", "GDAL_DATA", "GDAL_DRIVER_PATH"):
+        monkeypatch.setenv(name, str(folder))
+    assert states(check_environment) == [CheckState.OK]  # they do not count
+    (folder / "libstdc++.so.6").touch()
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(folder))
+    foreign, _ = check_environment()
+    assert foreign.state is CheckState.WARNING
+    assert "LD_LIBRARY_PATH" in foreign.found
 
 
-def test_the_database_of_another_installation(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROJ_DATA", str(folder))
-    message = faults(check_environment)
-    assert "EPSG:3035" in message
-    assert "PROJ_DATA" in message.partition(" -> ")[2]
+def test_grids_that_are_not_installed_are_listed(folder: Path) -> None:
+    (finding,) = check_grids()
+    assert finding.state is CheckState.OK
+    assert "British (uk_os_OSTN15_NTv2_OSGBtoETRS.tif)" in finding.found

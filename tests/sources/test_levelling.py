@@ -1,11 +1,14 @@
 """Levelled heights in the tables that surveyors write: the same numbers come out of each."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from plumbline.sources.levelling import read_levelling
 from tests.refusals import refuses, warned
 
+CASES = Path(__file__).parents[1] / "fixtures" / "cases"
 LONG = """point,easting,northing,date,height_m
 A,100.0,200.0,2020-01-10,10.0000
 A,100.0,200.0,2023-06-30,9.9950
@@ -27,6 +30,15 @@ SAME = {
         "point,building_id,date,settlement_mm\nA,7,20200110,0\nA,7,20230630,-5\nB,7,20200110,0\nB,7,20230630,-7.5\n"
     ),
 }
+
+
+WIDE = "point,building_id,{},{},{}\nA,7,{},{},{}\nB,7,{},{},{}\nC,7,{},{},{}\n"
+DAYS = ("2019-01-10", "2020-07-01", "2023-07-10")
+
+
+def wide(heads, first, *later):
+    """A wide table of three bolts at three dates; rows of values as they are given."""
+    return WIDE.format(*(f"{day}{head}" for day, head in zip(DAYS, heads, strict=True)), *first, *later[0], *later[1])
 
 
 def read(tmp_path, text):
@@ -98,3 +110,72 @@ def test_an_unusual_unit_is_warned_of(tmp_path, caplog):
     read(tmp_path, SAME["wide, named"].replace(",5\n", ",500\n").replace(",7.5\n", ",750\n"))
     assert warned(caplog, "levelling.unlikely_unit", "read as mm")
     assert "values in mm (column 'settlement_20200110_mm')" in caplog.text
+
+
+def change_of(path, missing=()):
+    heights = read_levelling(path, missing).height_mm
+    return heights[:, -1] - heights[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("file", "places"),
+    [
+        ("levels-datum-column/datum.csv", ()),
+        ("levels-datum-column/survey.csv", ()),
+        ("levels-initial-then-change/height_and_change.csv", ()),
+        ("levels-words/words.csv", ("destroyed", "n.m.")),
+    ],
+)
+def test_tables_of_surveyors_give_the_changes_of_the_clean_one(file, places):
+    """A column of the vertical datum, heights beside changes, and words that are stated to be no value."""
+    changes, clean = change_of(CASES / file, places), change_of(CASES / "levels-words" / "clean.csv")
+    has_value = np.isfinite(changes)
+    assert has_value.sum() >= len(clean) - 2
+    np.testing.assert_allclose(changes[has_value], clean[has_value], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "places"),
+    [
+        (CASES / "levels-rezeroed/rezero.csv", "levelling.new_zero", ["2021-06-15"]),
+        (CASES / "levels-rezeroed/rezero_both.csv", "levelling.new_zero", ["2021-06-16"]),
+        (CASES / "levels-initial-then-change/mixed_units.csv", "levelling.mixed_values", ["2019-01-10"]),
+        (CASES / "levels-initial-then-change/mixed_nounit.csv", "levelling.mixed_values", ["2019-01-10"]),
+        (
+            wide((" H [m]", " dH [mm]", " dH [mm]"), (41.2, -1, -2), (42.2, -1, -4), (43.2, -1, -6)),
+            "levelling.mixed_values",
+            ["line 1", "2019-01-10 H [m]"],
+        ),
+        (
+            wide((" [m]", " [mm]", ""), (0, -1, -2), (0, -1, -4), (0, -1, -6)),
+            "levelling.mixed_values",
+            ["line 1", "2023-07-10"],
+        ),
+        (
+            "point,building_id,date,height_m,datum\nA,7,2020-01-10,1.0,NN\nA,7,2023-06-30,1.0,NHN\n",
+            "levelling.several_datums",
+            ["line 3", "'NHN'"],
+        ),
+    ],
+)
+def test_another_zero_kind_or_datum_in_the_middle_is_refused(tmp_path, text, key, places):
+    path = text if isinstance(text, Path) else tmp_path / "levels.csv"
+    if path != text:
+        path.write_text(text, encoding="utf-8")
+    with refuses(key, path.name, *places):
+        read_levelling(path)
+
+
+@pytest.mark.parametrize(
+    ("heads", "rows", "changes"),
+    [
+        ((" [m]", " [cm]", " [mm]"), [(0, -1, -25), (0, -0.2, -4), (0, -0.3, -6)], [-25, -4, -6]),
+        (("", "", ""), [(0, -21, -22), (0, -18, -19), (0, -30, -33)], [-22, -19, -33]),
+        (("", "", ""), [(-3, -5, -9), (-2, -4, -7), (-3, -6, -10)], [-6, -5, -7]),
+        ((" [mm]",) * 3, [(0, 0, -2), (0, 0, -3), (0, 0, -5)], [-2, -3, -5]),
+        (("", "", ""), [(41210, 41208, 41201), (42210, 42206, 42200), (43210, 43208, 43203)], [-9, -10, -7]),
+    ],
+    ids=["a unit for each", "most at first", "an older zero", "nothing at first", "heights in mm"],
+)
+def test_usual_tables_are_not_taken_for_others(tmp_path, heads, rows, changes):
+    np.testing.assert_allclose(np.diff(read(tmp_path, wide(heads, *rows)).height_mm[:, [0, 2]])[:, 0], changes)

@@ -3,8 +3,11 @@ missing."""
 
 from __future__ import annotations
 
+import os
+import sys
 from contextlib import suppress
 from importlib import metadata, util
+from pathlib import Path
 
 from plumbline.core.errors import InputError
 from plumbline.core.source_code import nearest_checkout
@@ -37,6 +40,11 @@ LIBRARIES = {
     "sign": ("model_signing", "OpenSSL"),
 }
 """Extra -> the modules that it brings and the package imports, the smallest extra first."""
+FOREIGN = {
+    "PYTHONPATH": ("numpy/__init__.py", "pandas/__init__.py", "pyproj/__init__.py"),
+    "LD_LIBRARY_PATH": ("libstdc++.so.6", "libsqlite3.so.0", "libproj.so*", "libgdal.so*"),
+}
+"""Variable with folders -> files in them that take the place of those of this installation."""
 
 
 class ExtraMissing(InputError):
@@ -48,6 +56,18 @@ class ExtraMissing(InputError):
             f"{install(extra)}."
         )
         super().__init__(f"{told} {instead}".rstrip(), key="extra.missing")
+
+
+def find_foreign_libraries() -> list[tuple[str, str]]:
+    """Return the variables that bring libraries of another installation, with each file."""
+    return [
+        (name, str(file))
+        for name, patterns in FOREIGN.items()
+        for folder in os.environ.get(name, "").split(os.pathsep)
+        if folder and not Path(folder).is_relative_to(sys.prefix)
+        for pattern in patterns
+        for file in Path(folder).glob(pattern)
+    ]
 
 
 def install(extra: str, option: str = "") -> str:

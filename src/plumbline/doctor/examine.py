@@ -24,6 +24,7 @@ def checks(free_bytes: int) -> Mapping[str, Check]:
         "onnxruntime": installation.check_onnxruntime,
         "gpu": installation.check_gpu,
         "environment": installation.check_environment,
+        "grids": installation.check_grids,
         "params.yaml": project.check_params,
         "registry": project.check_registry,
         "disk": partial(project.check_disk, free_bytes),

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 import platform
 import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from urllib.request import getproxies, proxy_bypass
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -19,6 +18,7 @@ from plumbline.core.extras import (
     DISTRIBUTION,
     LIBRARIES,
     RUNTIMES,
+    find_foreign_libraries,
     install,
     is_installed,
     list_runtimes,
@@ -209,16 +209,8 @@ def judge(gpus: str, torch: Torch | None, has_gpu_runtime: bool) -> Finding:
     return ok(f"{gpus}; PyTorch {torch.version} computes on it")
 
 
-VARIABLES = (
-    "PROJ_DATA",
-    "PROJ_LIB",
-    "GDAL_DATA",
-    "GDAL_DRIVER_PATH",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-)
-"""Variables with which QGIS or conda may make the libraries here read other files."""
 PROJ_CODE = """
+import plumbline
 from pyproj import CRS
 import rasterio.crs
 CRS.from_epsg(3035), rasterio.crs.CRS.from_epsg(3035)
@@ -226,22 +218,50 @@ CRS.from_epsg(3035), rasterio.crs.CRS.from_epsg(3035)
 
 
 def check_environment() -> Iterator[Finding]:
-    """Check that proxies leave this machine's own servers alone, and that PROJ finds its
-    database."""
-    proxies = getproxies()
-    if ("http" in proxies or "all" in proxies) and not proxy_bypass("127.0.0.1"):
+    """Check that PROJ finds its database, and that no variable brings other libraries.
+
+    Proxies, and PROJ's and GDAL's variables of another installation, count for no command.
+    """
+    for variable, file in find_foreign_libraries():
         yield warning(
-            "requests to servers on this machine go through the proxy "
-            f"{proxies.get('http') or proxies['all']}",
-            "`export NO_PROXY=127.0.0.1,localhost` before `make run` or `make up`.",
+            f"{variable} brings {file} of another installation", f"Unset {variable} here."
         )
-    variables = ", ".join(name for name in VARIABLES if os.environ.get(name))
     output = python(PROJ_CODE)
     if output.code:
         yield fault(
             f"PROJ does not know EPSG:3035 ({output.last})",
-            "Unset what another installation set "
-            f"({variables or 'none of the usual variables is set'}).",
+            "Install Plumbline again, or unset what another installation set.",
         )
     else:
-        yield ok(f"PROJ finds its database; variables set: {variables or 'none'}")
+        yield ok("PROJ finds its database")
+
+
+NATIONAL_GRIDS = {
+    "British": ("EPSG:27700", (400_000.0, 300_000.0)),
+    "Dutch": ("EPSG:28992", (155_000.0, 463_000.0)),
+    "German": ("EPSG:31467", (3_500_000.0, 5_650_000.0)),
+    "French": ("EPSG:27572", (600_000.0, 2_400_000.0)),
+    "Italian": ("EPSG:3003", (1_500_000.0, 5_000_000.0)),
+    "American": ("EPSG:4267", (-100.0, 40.0)),
+}
+"""Country -> CRS of its older maps, and a place in it, for which the missing grids are listed."""
+
+
+def check_grids() -> Iterator[Finding]:
+    """List the grids that PROJ lacks for older national CRSs. A missing one is not a fault:
+    readers warn of files that need it."""
+    # Not before: PROJ may fail to load, which the check of the environment reports.
+    from pyproj import CRS
+
+    from plumbline.sources.crs import find_missing_grids
+
+    grids = {
+        country: find_missing_grids(CRS(crs), CRS("EPSG:4258"), place, math.inf)[0]
+        or find_missing_grids(CRS(crs), CRS("EPSG:4326"), place, math.inf)[0]
+        for country, (crs, place) in NATIONAL_GRIDS.items()
+    }
+    missing = [f"{country} ({', '.join(names)})" for country, names in grids.items() if names]
+    yield ok(
+        f"PROJ's grids of older national CRSs; not here: {'; '.join(missing) or 'none'}; to add "
+        "one, `pyproj sync --file NAME`"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import re
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -142,8 +143,37 @@ def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
         raise _refusal(error, source) from None
 
 
-class _EachKeyOnce(yaml.SafeLoader):
-    """Refuse a key that occurs twice; YAML's own loader silently keeps the last value."""
+LEADING_ZERO = "!leading-zero"
+SCALARS = {
+    "tag:yaml.org,2002:bool": "true|True|TRUE|false|False|FALSE",
+    "tag:yaml.org,2002:int": r"[-+]?(0|[1-9]\d*)|0x[\da-fA-F]+",
+    "tag:yaml.org,2002:float": r"[-+]?((0|[1-9]\d*)\.\d*|\.\d+)([eE][-+]?\d+)?|"
+    r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
+    LEADING_ZERO: r"[-+]?0\d+(\.\d*)?",
+}
+"""Tag -> plain scalars that are no text, as in YAML 1.2. In YAML 1.1, yes, no, 12:30 and 2020-01-01
+are no text either."""
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Read YAML 1.2; refuse a key that occurs twice, of which YAML's own loader silently keeps the
+    last value, and a number with a leading 0, which YAML 1.1 takes for octal."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag.endswith((":null", ":merge"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def refuse_leading_zero(self, node: yaml.ScalarNode) -> None:
+        """Refuse a number with a leading 0 by its line."""
+        sign, digits = re.fullmatch("([-+]?)0+(.*)", node.value).groups()  # type: ignore[union-attr]
+        raise yaml.constructor.ConstructorError(
+            None,
+            None,
+            f"{node.value} begins with 0; write {sign}{digits or 0} for a number, "
+            f'"{node.value}" for a name',
+            node.start_mark,
+        )
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         node = super().compose_mapping_node(anchor)
@@ -155,6 +185,11 @@ class _EachKeyOnce(yaml.SafeLoader):
                     raise yaml.composer.ComposerError(None, None, problem, key.start_mark)
                 keys.add((key.tag, key.value))
         return node
+
+
+for _tag, _pattern in SCALARS.items():
+    _StrictLoader.add_implicit_resolver(_tag, re.compile(f"(?:{_pattern})$"), None)
+_StrictLoader.add_constructor(LEADING_ZERO, _StrictLoader.refuse_leading_zero)
 
 
 def read_yaml(path: Path) -> Any:
@@ -171,7 +206,7 @@ def read_yaml(path: Path) -> Any:
             if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
             else "utf-8-sig"
         )
-        return _EachKeyOnce(content.decode(encoding)).get_single_data()
+        return _StrictLoader(content.decode(encoding)).get_single_data()
     except FileNotFoundError:
         raise InputError(
             f"{path}: no such file. Run from the project's root, or give --params FILE.",
@@ -193,7 +228,7 @@ def read_yaml(path: Path) -> Any:
         yaml.YAMLError,
         ValueError,
         RecursionError,
-    ) as error:  # a day that is none, as 2020-02-30, is a ValueError
+    ) as error:
         raise InputError(
             f"{path}: not readable as YAML ({error}).", key="yaml.unreadable"
         ) from None
@@ -217,7 +252,8 @@ def _explain(item: Any, section: str) -> str:
     if item["type"] == "missing":
         return f"{key}: missing."
     value = "" if isinstance(item["input"], dict | list) else f"{item['input']!r} found; "
-    return f"{key}: {value}{item['msg'].removeprefix('Value error, ')}."
+    advice = " Write a name in quotes." if item["type"] == "string_type" and value else ""
+    return f"{key}: {value}{item['msg'].removeprefix('Value error, ')}.{advice}"
 
 
 def load_restoration(path: Path = Path("params.yaml")) -> RestorationParams:

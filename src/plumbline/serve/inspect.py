@@ -30,6 +30,7 @@ from plumbline.sources.city.in_memory import AS_THEY_ARE, Reading, say_one_side,
 from plumbline.sources.crs import GLOBE, transformer, unwrap_longitudes
 from plumbline.sources.distinct import check_distinct
 from plumbline.sources.files.opened import AnyFile, OpenedFile, as_file, product_params
+from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.buildings import read_buildings
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.line_of_sight import pass_of
@@ -124,8 +125,12 @@ def look(files: Sequence[AnyFile], reading: Reading = AS_THEY_ARE) -> Findings:
             refusals[file.path] = str(error)
         finally:
             file.close()
+    tracks = [file.track for file in findings_by_path.values() if file.track is not None]
+    places = [np.column_stack([track.easting, track.northing]) for track in tracks]
+    area = Area.around(np.concatenate(places), tracks[0].crs) if tracks else None
     findings_by_path |= {
-        path: _inspect_footprints(path, refusal, reading, crs) for path, refusal in refusals.items()
+        path: _inspect_footprints(path, refusal, reading, crs, area)
+        for path, refusal in refusals.items()
     }
     findings = Findings([findings_by_path[file.path] for file in opened], [])
     with _collect_messages(findings.doubts, []):
@@ -237,7 +242,7 @@ def _describe_line_of_sight(track: Track) -> dict[str, Any]:
 
 
 def _inspect_footprints(
-    path: Path, refusal: str, reading: Reading, crs: str | None
+    path: Path, refusal: str, reading: Reading, crs: str | None, area: Area | None
 ) -> FileFindings:
     findings = FileFindings(path, "footprints")
     with _collect_messages(findings.doubts, findings.notes, path):
@@ -248,6 +253,7 @@ def _inspect_footprints(
                 id_column=reading.id_column,
                 layer=reading.layer,
                 stated=reading.ingest.footprints,
+                area=area,
             )
         except InputError as error:
             is_table = str(error) == refusal or error.key == "footprints.no_geometry"

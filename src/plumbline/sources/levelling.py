@@ -3,12 +3,14 @@ settlements, m or mm.
 
 A long table has a row a point and date, a wide one a row a point and a column a date. Total
 stations write the long one with easting, northing and height at each date: the height
-counts. Values may be relative to a first date or to a datum point: only changes are used.
+counts. Values may be relative to a first date or to a datum point: only changes are used. All
+values of a point have one zero; each column of a wide table may have a unit of its own.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +21,10 @@ from numpy.typing import NDArray
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
+from plumbline.params import Product
 from plumbline.sources.files.csv_lines import dialect
 from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
+from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import LIKE_A_DAY
@@ -71,10 +75,19 @@ NAMES = {
     ),
     "displacement": ("displacement", "movement", "change", "heave", "dz", "dh"),
     "settlement": ("settlement", "settlements", "setzung", "setzungen"),
+    "reference": (
+        "vertical_datum",
+        "height_system",
+        "height_datum",
+        "höhensystem",
+        "hoehensystem",
+        "datum",
+    ),
     "error": ("error", "std", "sigma", "accuracy", "standard_deviation"),
 }
 """Quantity -> names of its column, without the unit; the first that is there counts."""
 VALUES = ("height", "displacement", "settlement")
+TEXTS = ("point", "building", "date", "reference")
 UNIT = re.compile(r"(.*?)(?:[\s_]+|[\s_]*[\[(])(mm|cm|m)[\])]?")
 SURELY_M, SURELY_MM = 0.2, 1.0
 """Largest change of any point without a unit: below the first it is in m, from the second in mm."""
@@ -85,6 +98,9 @@ UNUSUAL_MM, IMPOSSIBLE_MM = (0.2, 200.0), (0.05, 1000.0)
 the unit is wrong."""
 ONE_SIGN = 0.8
 """Share of the settlements with one sign that make this sign mean down."""
+MAX_GAP_RATIO, MAX_GAP_SHARE = 2.0, 0.5
+"""Largest gap between the first value of a point and the later ones, as a ratio to the range of the
+later ones, and as a share of the first: beyond both, it is of another kind than these."""
 TIME = re.compile(r"[T ]\d{1,2}:\d\d.*$")
 DAYS = (
     *(
@@ -139,15 +155,20 @@ class _Column(NamedTuple):
     day: str
 
 
-def read_levelling(path: Path) -> Levelling:
+def read_levelling(path: Path, missing: Sequence[float | str] = ()) -> Levelling:
     """Read a table of levelled heights.
+
+    Args:
+        path: the table. missing: texts and numbers that mean no value, besides the usual ones.
 
     Raises:
         InputError: a column is missing, a cell is no number or date, or unit or sign are
             not clear; the message names line and column, and what to write.
     """
-    product, line = dialect(find_csv(path))
+    texts = [code if isinstance(code, str) else f"{code:g}" for code in missing]
+    product, line = dialect(find_csv(path), Product(missing=[*texts]))
     header = read_header(product, line)
+    warn_of_limits(product, n_columns=len(header))
     columns = [_parse_column(name) for name in header]
     by_kind = {
         kind: column
@@ -171,7 +192,11 @@ def read_levelling(path: Path) -> Levelling:
             f"{product}, line 1: no place of the points. Add easting and northing, or building_id.",
             key="levelling.no_place",
         )
-    is_long = "date" in by_kind and value is not None
+    # Of a wide table, a column called datum or survey names something else than dates.
+    is_long = len(dated_columns) < 2
+    if not is_long:
+        by_kind.pop("date", None)
+        dated_columns = _select_one_kind(product, dated_columns)
     value_columns = [value] if is_long and value else dated_columns
     table = _read_rows(product, header, by_kind, value_columns)
     if not len(table):
@@ -187,8 +212,34 @@ def read_levelling(path: Path) -> Levelling:
     else:
         table["day"] = _parse_days(product, table["date"].tolist(), by_kind["date"].name)
         table["value"] = table[value.name] if value else np.nan
+        table["value"] *= TO_MM.get(value_columns[0].unit, 1.0)
     _refuse_twice(product, table)
     return _assemble(path, product, table, value_columns[0], by_kind)
+
+
+def _select_one_kind(product: CsvFile, columns: list[_Column]) -> list[_Column]:
+    """Return the dated columns of one kind, heights first.
+
+    Raises:
+        InputError: some dates have another kind only, or some columns have a unit, others none.
+    """
+    selected = max(
+        ([c for c in columns if c.kind == kind] for kind in (*VALUES, "")),
+        key=lambda same: len({c.day for c in same}),
+    )
+    units = {c.unit for c in selected}
+    if {c.day for c in selected} != {c.day for c in columns} or ("" in units and len(units) > 1):
+        raise _mixed_error(product, f"line 1, {', '.join(c.name for c in columns)}")
+    return selected
+
+
+def _mixed_error(product: CsvFile, place: str) -> InputError:
+    return InputError(
+        f"{product}: {place}: the values at some dates seem to be heights, at others changes, or "
+        "their units differ. Give heights at each date, or changes at each (0 at the first), and "
+        "write the unit into each header, as 2024-06-30 [mm].",
+        key="levelling.mixed_values",
+    )
 
 
 def _parse_column(name: str) -> _Column:
@@ -204,7 +255,7 @@ def _parse_column(name: str) -> _Column:
 
 
 def _find_column(columns: list[_Column], kind: str) -> _Column | None:
-    by_name = {c.bare: c for c in columns if c.kind == kind and not c.day}
+    by_name = {c.bare: c for c in columns if c.bare in NAMES[kind] and not c.day}
     return next((by_name[name] for name in NAMES[kind] if name in by_name), None)
 
 
@@ -213,9 +264,7 @@ def _read_rows(
 ) -> pd.DataFrame:
     """Return the rows: texts `point`, `building`, `date`, numbers `easting`, `northing`,
     `error`, and the values."""
-    texts = {
-        by_kind[kind].name: pa.string() for kind in ("point", "building", "date") if kind in by_kind
-    }
+    texts = {by_kind[kind].name: pa.string() for kind in TEXTS if kind in by_kind}
     numbers = {
         by_kind[kind].name: pa.float64()
         for kind in ("easting", "northing", "error")
@@ -224,7 +273,7 @@ def _read_rows(
     table = read_columns(
         product, header, texts | numbers | {column.name: pa.float64() for column in value_columns}
     ).to_pandas()
-    for kind in ("point", "building", "date"):
+    for kind in TEXTS:
         table[kind] = table[by_kind[kind].name].fillna("").str.strip() if kind in by_kind else ""
     for kind in ("easting", "northing", "error"):
         table[kind] = table[by_kind[kind].name].astype(float) if kind in by_kind else np.nan
@@ -242,6 +291,8 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
     )
     limit = MAX_APART_DEG if is_degrees else MAX_APART_M
     apart = ((table[["easting", "northing"]] - places.transform("first")).abs() > limit).any(axis=1)
+    is_other_datum = table["reference"] != table.groupby("point")["reference"].transform("first")
+    is_other_datum &= by_kind.get("reference") != by_kind.get("date")
     for kind, is_bad, wanted, key in (
         ("point", table["point"] == "", "a name is needed", "levelling.no_name"),
         ("easting", half, "both coordinates are needed, or none", "levelling.half_place"),
@@ -250,6 +301,12 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
             apart,
             "the point's first row has another place; name different points differently",
             "levelling.other_place",
+        ),
+        (
+            "reference",
+            is_other_datum,
+            "the point's first row has another vertical datum; convert the heights to one",
+            "levelling.several_datums",
         ),
         (
             "error",
@@ -269,7 +326,7 @@ def _to_long(
 ) -> pd.DataFrame:
     """Return a wide table as a long one, with `row`, the index of each value's row in the file."""
     parts = [
-        table.assign(day=day, value=table[column.name])
+        table.assign(day=day, value=table[column.name] * TO_MM.get(column.unit, 1.0))
         for column, day in zip(dated_columns, days, strict=True)
     ]
     return pd.concat([part.assign(row=np.arange(len(table))) for part in parts], ignore_index=True)
@@ -341,10 +398,14 @@ def _assemble(
     errors = table.pivot(index="point", columns="day", values="error").reindex(
         list(by_point.groups)
     )
-    unit = value.unit or _infer_unit(product, heights.to_numpy())
-    factor = TO_MM[unit]
-    _check_unit(product, value.name if value.unit else "", unit, heights.to_numpy())
-    sign = _infer_sign(product, heights.to_numpy()) if value.kind == "settlement" else 1.0
+    unit = "mm" if value.unit else _infer_unit(product, heights.to_numpy())
+    values_mm = TO_MM[unit] * heights.to_numpy(float)
+    _refuse_other_zero(product, heights)
+    if unit == "mm" and _is_first_apart(values_mm, IMPOSSIBLE_MM[1] if value.unit else 0.0):
+        raise _mixed_error(product, f"{heights.columns[0]:%Y-%m-%d}")
+    unit = value.unit or unit
+    _check_unit(product, value.name if value.unit else "", unit, values_mm)
+    sign = _infer_sign(product, values_mm) if value.kind == "settlement" else 1.0
     error_to_mm = TO_MM[by_kind["error"].unit or "mm"] if "error" in by_kind else 1.0
     places = by_point[["easting", "northing"]].first().reindex(heights.index)
     levelling = Levelling(
@@ -353,15 +414,46 @@ def _assemble(
         by_point["building"].first().reindex(heights.index).to_numpy(object),
         places.to_numpy(float),
         heights.columns.to_numpy().astype("datetime64[D]"),
-        sign * factor * heights.to_numpy(float),
+        sign * values_mm,
         error_to_mm * errors.to_numpy(float),
     )
     log.info(
-        "%s: %d points at %d dates, %s to %s; values in %s (%s)",
+        "%s: %d points at %d dates, %s to %s; values in %s (%s), each counted from the first date",
         *(path, *levelling.height_mm.shape, levelling.dates[0], levelling.dates[-1], unit),
         f"column {value.name!r}" if value.unit else "by their changes",
     )
     return levelling
+
+
+def _refuse_other_zero(product: CsvFile, heights: pd.DataFrame) -> None:
+    """Refuse heights (P, D) that are all 0 at a date, and were not before: they have a new zero."""
+    is_moved = (heights.fillna(0) != 0).any().to_numpy()
+    is_reset = ~is_moved & np.logical_or.accumulate(is_moved) & (heights.count() > 1).to_numpy()
+    if is_reset.any():
+        raise InputError(
+            f"{product}: all values are 0 on {heights.columns[int(np.argmax(is_reset))]:%Y-%m-%d}, "
+            "and were not before: do later values count from this day? Give heights, or add the "
+            "former settlement to them; 0 is right at the first date alone.",
+            key="levelling.new_zero",
+        )
+
+
+def _is_first_apart(values_mm: NDArray[np.float64], min_gap_mm: float) -> bool:
+    """Return whether the first values of most points are apart from the later ones, as a height
+    is from changes.
+
+    Args:
+        values_mm: (P, D). min_gap_mm: smallest gap that counts.
+    """
+    with_all = values_mm[np.isfinite(values_mm).all(axis=1)]
+    if not len(with_all) or not with_all[:, 0].any():
+        return False
+    first, later = with_all[:, :1], with_all[:, 1:]
+    gap, size, spread = (
+        float(np.quantile(each, 0.5, method="lower"))
+        for each in (np.abs(later - first).min(axis=1), np.abs(first), np.ptp(later, axis=1))
+    )
+    return gap > max(min_gap_mm, MAX_GAP_RATIO * spread, MAX_GAP_SHARE * size)
 
 
 def _infer_unit(product: CsvFile, values: NDArray[np.float64]) -> str:
@@ -391,19 +483,17 @@ def _value_ranges(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(np.nanmax(with_values, axis=1) - np.nanmin(with_values, axis=1))
 
 
-def _check_unit(product: CsvFile, column: str, unit: str, values: NDArray[np.float64]) -> None:
+def _check_unit(product: CsvFile, column: str, unit: str, values_mm: NDArray[np.float64]) -> None:
     """Refuse changes that no levelling sees, or no building makes, in this unit; warn where
     they are unusual.
 
     Args:
-        column: that states the unit; empty: none does. values: (P, D). One wrong height
+        column: that states the unit; empty: none does. values_mm: (P, D). One wrong height
             changes nothing: the median of the points that moved counts.
     """
-    ranges = _value_ranges(values)
+    ranges = _value_ranges(values_mm)
     typical = (
-        TO_MM[unit] * float(np.quantile(ranges[ranges > 0], 0.5, method="lower"))
-        if (ranges > 0).any()
-        else 1.0
+        float(np.quantile(ranges[ranges > 0], 0.5, method="lower")) if (ranges > 0).any() else 1.0
     )
     if UNUSUAL_MM[0] <= typical < UNUSUAL_MM[1]:
         return

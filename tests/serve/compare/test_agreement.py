@@ -39,6 +39,7 @@ def test_two_buildings_keep_their_difference_and_three_lose_that_of_the_datums()
     assert "everywhere" not in format_agreement(two)
     three = compared(3, [-5.0, -5.0, -15.0], levelled=-3.0)
     assert three.datum_mm == pytest.approx(-2)
+    assert three.datum_std_mm == pytest.approx(np.sqrt(np.pi / 2 * 2 / 3))
     assert three.table["settlement_difference_mm"].tolist() == pytest.approx([0, 0, -10])
     assert three.table["settlement_agrees"].tolist() == [True, True, False]
     assert "settlement of 2 of 3 buildings" in format_agreement(three)

@@ -12,10 +12,11 @@ import pytest
 from plumbline.core.errors import InputError, NotWritable
 from plumbline.pretrained import PACKAGE
 from plumbline.serve.predictions import check_outputs
+from plumbline.serve.report import run
 from plumbline.serve.report.about import read_about
 from plumbline.serve.report.run import MAX_BUILDINGS, as_html, as_pdf, outputs_of, report_of, write_sheet
 from plumbline.serve.report.words import LONGEST_TEXT
-from tests.refusals import refuses
+from tests.refusals import refuses, warned
 from tests.serve.report.conftest import CASE
 from tests.tiny import run_cli
 
@@ -72,6 +73,29 @@ def test_names_are_no_markup(made, name):
     found, plain = Texts(as_html(named)), Texts(as_html(made))
     assert found.tags == plain.tags
     assert sum(name in heading for heading in found.headings) >= len(made["pages"])
+
+
+def test_letters_that_the_fonts_lack_are_named_with_their_buildings(made, caplog, monkeypatch):
+    """Of other scripts, typst's own fonts have many; the machine's are used for the rest."""
+    names = ["\u6f22\u5b57", "\u041f\u0440\u0438\u0432\u0435\u0442"]
+    pages = [page | {"name": name} for page, name in zip(made["pages"], names, strict=True)]
+    monkeypatch.setattr(run, "has_letters", lambda text, ignore_system_fonts: names[0] not in text)
+    as_pdf(made | {"pages": pages})
+    (message,) = warned(caplog, "report.missing_letters", names[0], "--output FILE.html")
+    assert names[1] not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        ("\u041f\u0440 \u03b5\u03bb \u2265 \u00e9\u0142", True),
+        ("H1 \u6f22", False),
+        ("\ud55c\uad6d", False),
+        ("\u0e44\u0e17\u0e22", False),
+    ],
+)
+def test_fonts_of_typst_have_or_lack_letters(text, is_there):
+    assert run.has_letters(text, ignore_system_fonts=True) == is_there
 
 
 def test_the_page_holds_each_building(made):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+from types import SimpleNamespace
 
 import geopandas
 import pytest
 import shapely
 
 from plumbline.serve.score.changes import COLUMNS, compare_predictions
+from plumbline.serve.score.publish import _warn_of_tracks
+from tests.refusals import warned
 from tests.serve.made import table_of
 
 SE = (0.1, 0.1, 0.1, 0.7)
@@ -116,3 +119,14 @@ def test_what_is_the_same_or_another_house_is_no_change(before, after, counts):
 def test_a_quadrant_below_category_one_is_no_quadrant(severity):
     changes = compare_predictions(table(a=(0, "ok", SE, 0.1, 0, 9)), table(a=(0, "ok", NE, severity, 0, 9)))
     assert [row.what for row in changes.table.itertuples()] == (["category"] if severity > 0.5 else [])
+
+
+@pytest.mark.parametrize(
+    ("now", "is_warned"), [([-0.6, 0.6], False), ([-0.6], True), ([-0.6, -0.5], True), ([-0.6, 0.6, 0.5], True)]
+)
+def test_a_direction_or_a_track_that_is_missing_or_new_is_announced(caplog, now, is_warned):
+    def tracks(east):
+        return [{"name": f"t{number}", "los": [x, 0.1, 0.8]} for number, x in enumerate(east)]
+
+    _warn_of_tracks(SimpleNamespace(folder="first", tracks=tracks([0.6, -0.6])), tracks(now))
+    assert bool(warned(caplog, "delivery.other_tracks", "first", "east + west")) == is_warned

@@ -69,7 +69,32 @@ def test_one_that_grows_is_never_taken_however_long_it_takes(source: Source):
         assert [one.name for one in source.look(5000)] == []
 
 
-@pytest.mark.parametrize("name", ["b.csv.part", "b.zip.crdownload", "deep/b.TMP"])
+UNFINISHED = [
+    *("b.csv.part", "b.zip.crdownload", "deep/b.TMP", "b.csv.aria2", "b.csv.partial~"),
+    *("b.csv.6eF5b5da", ".b.csv.Xa12bC", ".rsync-partial/b.csv", ".~tmp~/b.csv", "b.csv.a1b2c3d4.partial"),
+    *(".azDownload-6ac1e2d4-b.csv", "b.csv_.gstmp", ".in.b.csv.", ".b.csv.~3f2a"),
+    *(".goutputstream-0A1B2C", ".fuse_hidden0000001200000001", ".com.google.Chrome.aB3dE9", ".syncthing.b.csv.tmp"),
+]
+FINISHED = [
+    "b.csv",
+    "b.csv.20240131",
+    "2024-01-31/b.csv",
+    ".DS_Store",
+    "._b.csv",
+    ".gitkeep",
+    "b.v2.csv",
+    "town.shp.xml",
+]
+
+
+@pytest.mark.parametrize("name", FINISHED)
+def test_a_usual_name_holds_up_nothing(source: Source, name: str):
+    source.write("town/one/a.csv")
+    source.write(f"town/one/{name}")
+    assert len(source.look(0)) == 1
+
+
+@pytest.mark.parametrize("name", UNFINISHED)
 def test_names_of_unfinished_files_and_markers_are_heeded(source: Source, name: str):
     source.write("town/one/a.csv")
     assert len(source.look(0)) == 1

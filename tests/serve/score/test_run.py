@@ -93,6 +93,8 @@ def test_deliveries_are_judged_as_predict_judges_and_compared_in_the_order_of_ti
     assert (drift["verdict"], drift["buildings"] > 20, bool(drift["features"])) == ("none", True, True)
     table = pd.read_csv(everything["second"] / "changes.csv")
     assert len(table) == told["second"]["changes"]["changed"]
+    assert (table["seen_from_before"] == "east + west").all()
+    assert (table["seen_from_after"] == "east + west").all()
     before = {row.building_id: row for row in found.itertuples()}
     after = {row.building_id: row for row in read_predictions(everything["second"] / "predictions.gpkg").itertuples()}
     assert set(table["building_id"]) >= {name for name in after if after[name].status != before[name].status}

@@ -1,6 +1,10 @@
 """Of files too large to be read whole, only what lies where the points are is read; where a moved city stands."""
 
 import json
+import os
+import sqlite3
+import zipfile
+from contextlib import closing
 
 import geopandas
 import numpy as np
@@ -19,7 +23,7 @@ from plumbline.sources.footprints.area import MARGIN_M, Area, GroundCentres, gro
 from plumbline.sources.footprints.buildings import read_buildings
 from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, osm_xml, save
-from tests.sources.make import EAST, FEWER, NORTH, squares
+from tests.sources.make import EAST, FEWER, NORTH, squares, zipped
 
 HERE = Area.around(np.array([[EAST, NORTH]]), CRS)
 
@@ -55,6 +59,52 @@ def test_only_what_reaches_into_the_area_is_read(tmp_path, kind, caplog):
     assert sorted(read["building_id"]) == ["H0", "H1", "H2"]
     assert warned(caplog, "footprints.read_by_area", path, "3 features")
     assert sorted(read_buildings(path, CRS, stated=stated)["building_id"]) == ["F0", "F1", "F2", "H0", "H1", "H2"]
+
+
+def move_without_index(database):
+    """A far building is moved to the place of a near one, and the index does not know it."""
+    for (name,) in database.execute("SELECT name FROM sqlite_master WHERE name LIKE 'rtree_f_geom_update%'").fetchall():
+        database.execute(f"DROP TRIGGER {name}")
+    database.execute("UPDATE f SET geom = (SELECT geom FROM f WHERE building_id = 'H0') WHERE building_id = 'F0'")
+    database.execute("DELETE FROM f WHERE building_id = 'H0'")
+
+
+def remove_from_index(database):
+    """The index has all triggers, but lacks a near building."""
+    database.execute("DELETE FROM rtree_f_geom WHERE id = (SELECT fid FROM f WHERE building_id = 'H0')")
+
+
+@pytest.mark.parametrize(("spoil", "first"), [(move_without_index, "F0"), (remove_from_index, "H0")])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_index_that_was_not_kept_is_not_used(tmp_path, spoil, first, is_packed, caplog):
+    path = save(near_and_far(), tmp_path / "f.gpkg")
+    read_buildings(path, CRS, area=HERE)
+    assert not warned(caplog, "footprints.stale_index")
+    with closing(sqlite3.connect(path)) as database:
+        spoil(database)
+        database.commit()
+    path = zipped(tmp_path / "f.zip", {"f.gpkg": path.read_bytes()}) if is_packed else path
+    read = read_buildings(path, CRS, area=HERE)
+    assert sorted(read["building_id"]) == [first, "H1", "H2"]
+    assert warned(caplog, "footprints.stale_index", path.name)
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+@pytest.mark.parametrize("suffix", [".qix", ".sbn"])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_index_older_than_its_shapefile_is_not_used(tmp_path, suffix, is_packed, caplog):
+    save(near_and_far(), tmp_path / "f.shp")
+    written = (tmp_path / "f.shp").stat().st_mtime
+    (tmp_path / f"f{suffix}").write_bytes(b"of another version")
+    os.utime(tmp_path / f"f{suffix}", (written - 60, written - 60))
+    path = tmp_path / "f.shp"
+    if is_packed:
+        path = tmp_path / "f.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for part in sorted(tmp_path.glob("f.[!z]*")):
+                archive.write(part, f"deep/{part.name}")
+    assert len(read_buildings(path, CRS, area=HERE)) == 3
+    assert warned(caplog, "footprints.stale_index", path.name)
 
 
 def test_of_openstreetmap_too(tmp_path):

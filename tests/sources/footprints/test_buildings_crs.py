@@ -141,6 +141,28 @@ def test_without_a_way_the_datum_is_taken_for_the_other_with_a_warning(caplog):
     assert np.isfinite(moved.total_bounds).all()
 
 
+@pytest.mark.parametrize(
+    ("code", "place", "wanted", "signs"),
+    [
+        pytest.param(27700, (-1.3, 52.6), 3035, ("3 m", "0.03 m", "--file uk_os_OSTN15_NTv2"), id="British"),
+        pytest.param(31467, (9, 50), 32632, ("3 m", "1 m", "--file de_adv_BETA2007.tif"), id="German"),
+        pytest.param(27572, (2.3, 48.8), 2154, ("3 m", "1 m", "--file fr_ign"), id="French"),
+        pytest.param(3003, (9, 45), 32632, ("4 m", "QGIS"), id="Italian, for which there is no grid"),
+        pytest.param(4267, (-100, 40), 32614, ("7 m", "--file us_noaa_conus.tif"), id="American"),
+        pytest.param(28992, (5, 52), 3035, None, id="Dutch, known to 0.25 m without its grid"),
+        pytest.param(25832, (9, 50), 32632, None, id="ETRS89 and WGS 84"),
+        pytest.param(2056, (8, 47), 32632, None, id="Swiss, as well known as WGS 84 itself"),
+    ],
+)
+def test_a_datum_whose_grid_is_missing_is_warned_of_with_its_error_and_the_command(caplog, code, place, wanted, signs):
+    here = geopandas.GeoDataFrame(geometry=[shapely.Point(place).buffer(1e-4)], crs=4326)
+    reprojected("f.gpkg", here.to_crs(code), f"EPSG:{wanted}")
+    if signs is None:
+        assert not warned(caplog, "crs.approximate_datum")
+    else:
+        assert len(warned(caplog, "crs.approximate_datum", "f.gpkg", f"EPSG:{wanted}", *signs)) == 1
+
+
 def unnamed(path, table, kind):
     """Write features without a `crs`, as a collection, as lines, with a `crs` of null, or zipped."""
     features = json.loads(table.to_json(drop_id=True))["features"]

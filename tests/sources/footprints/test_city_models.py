@@ -169,6 +169,9 @@ def test_city_json_with_a_feature_a_line_is_read(tmp_path, name):
         ("urn:ogc:def:crs,crs:EPSG:6.12:25832,crs:EPSG:6.12:5783", 25832),
         ("urn:adv:crs:ETRS89_UTM32*DE_DHHN2016_NH*GCG2016", 25832),
         ("urn:adv:crs:DE_DHDN_3GK2*DE_DHHN92", 31466),
+        ("urn:adv:crs:DE_RD-83_3GK5", 3399),
+        ("urn:adv:crs:DE_42-83_3GK4", 2398),
+        ("urn:adv:crs:ETRS89_Lat-Lon-h", 4258),
         ("http://www.opengis.net/def/crs/EPSG/0/7415", 28992),
     ],
 )

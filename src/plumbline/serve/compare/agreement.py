@@ -43,6 +43,8 @@ class Comparison(NamedTuple):
     table: geopandas.GeoDataFrame
     datum_mm: float
     """Radar less levelling, already subtracted; NaN if there are too few buildings."""
+    datum_std_mm: float
+    """Its standard error, which counts independent errors alone."""
     period: LevelledPeriod
     left_out: Sequence[str] = ()
     """Names of the points that do not fit their building, see `misread`."""
@@ -67,7 +69,9 @@ def compare_houses(
         whole.tilt[rows].astype(float),
         whole.tilt_covariance[rows].astype(float),
     )
-    settlement, datum = _settlements(houses, settlements[rows], std[rows], tilts, tilt_covariance)
+    settlement, datum, datum_std = _settlements(
+        houses, settlements[rows], std[rows], tilts, tilt_covariance
+    )
     columns = {
         "building_id": judged["building_id"],
         "begins": str(period.begin),
@@ -82,7 +86,7 @@ def compare_houses(
     table = geopandas.GeoDataFrame(
         columns, geometry=judged.geometry.to_numpy(), crs=predictions.crs
     )
-    return Comparison(table, datum, period)
+    return Comparison(table, datum, datum_std, period)
 
 
 def vertical_settlements(whole: WholeBuildings) -> tuple[Array, Array]:
@@ -103,8 +107,8 @@ def vertical_settlements(whole: WholeBuildings) -> tuple[Array, Array]:
 
 def _settlements(
     houses: Sequence[House], radar: Array, radar_std: Array, tilts: Array, covariance: Array
-) -> tuple[dict[str, Any], float]:
-    """Return the columns of settlements, and the difference of the datums."""
+) -> tuple[dict[str, Any], float, float]:
+    """Return the columns of settlements, the difference of the datums, and its standard error."""
     levelled, std, offset_m = (
         np.array([getattr(h, name) for h in houses]) for name in _SETTLEMENT_FIELDS
     )
@@ -118,21 +122,21 @@ def _settlements(
     std = np.sqrt(std**2 + np.einsum("bi,bij,bj->b", offset_m, tilt_covariance, offset_m))
     difference, variance = radar - levelled, radar_std**2 + std**2
     is_compared = np.isfinite(difference)
-    count, datum = int(is_compared.sum()), np.nan
+    count, datum, datum_std = int(is_compared.sum()), np.nan, np.nan
     if count >= MIN_BUILDINGS:
         datum = float(np.median(difference[is_compared]))
         difference = difference - datum
         # A median of normal values has pi/2 of the variance of their mean, to which each
         # value itself belongs.
-        variance = (
-            variance * (1 - 2 / count) + np.pi / 2 * float(np.median(variance[is_compared])) / count
-        )
-    return _columns(
+        datum_std = float(np.sqrt(np.pi / 2 * np.median(variance[is_compared]) / count))
+        variance = variance * (1 - 2 / count) + datum_std**2
+    columns = _columns(
         "settlement",
         radar=(radar, radar_std),
         levelled=(levelled, std),
         difference=(difference, np.sqrt(variance)),
-    ), datum
+    )
+    return columns, datum, datum_std
 
 
 _SETTLEMENT_FIELDS = ("settlement", "settlement_std", "offset_m")

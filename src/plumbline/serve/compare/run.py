@@ -39,7 +39,7 @@ from plumbline.serve.request import Request, open_city
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.window import parse_window
 from plumbline.sources.crs import GLOBE, transformer
-from plumbline.sources.files.opened import fits
+from plumbline.sources.files.opened import fits, product_params
 from plumbline.sources.levelling import Levelling, read_levelling
 from plumbline.sources.points.epochs import TREND_EPOCHS
 
@@ -56,6 +56,8 @@ MAX_LABEL_STD = CATEGORY_BOUNDS_PERMILLE[0] / 2
 MAX_LABEL_SPACING_M = 1.5 * BAY_M
 """Largest mean distance of the points of a building that gets a label, m: points farther apart miss
 most of a damage."""
+MAX_DATUM_ERRORS = 3.0
+"""Largest difference of the datums without a warning, in standard errors."""
 
 
 class PlacedPoints(NamedTuple):
@@ -93,7 +95,8 @@ def compare(
     picture = output.with_suffix(".svg")
     if map_path is not None:
         check_page()
-    levels = read_levelling(levelling)
+    about = product_params(levelling, request.options.reading.ingest.products)
+    levels = read_levelling(levelling, about.missing or ())
     further_files = [picture, *([labels] if labels else [])]
     opened = open_city(
         request, Outputs(output, map_path, further_files, suffixes=SUFFIXES), [levelling]
@@ -120,6 +123,17 @@ def compare(
     comparison = compare_houses(houses, judged.table, answer.prepared.whole, period)._replace(
         left_out=left_out
     )
+    datum_mm, datum_std_mm = comparison.datum_mm, comparison.datum_std_mm
+    if abs(datum_mm) > MAX_DATUM_ERRORS * datum_std_mm:
+        warn(
+            "%s: all settlements by radar are off the levelled ones by %+.1f mm (median, standard "
+            "error %.1f mm), which is taken off. Agreement does not show such an error: is the "
+            "reference point or the zero of the levels another one?",
+            levelling,
+            datum_mm,
+            datum_std_mm,
+            key="levelling.datum_offset",
+        )
     point_rows = point_table(
         levels, placed.row, placed.xy, judged.table["building_id"].to_numpy(), comparison
     )

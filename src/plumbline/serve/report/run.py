@@ -15,7 +15,7 @@ from typing import cast
 import numpy as np
 from jinja2 import Environment, StrictUndefined
 
-from plumbline.core.console import log
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.extras import need
 from plumbline.core.files import report_write_errors, write_bytes
@@ -32,6 +32,10 @@ SUFFIXES = (".pdf", ".html")
 TOP, MAX_BUILDINGS = 20, 500
 """Buildings of a report: by default, and at most."""
 HERE = Path(__file__).parent
+PROBE = b'#set text(font: "Libertinus Serif")\n#sys.inputs.text'
+"""Document of one text, in the font of the report."""
+MAX_NAMED = 20
+"""Largest number of buildings that a warning names."""
 
 
 def report(
@@ -151,17 +155,48 @@ def write_sheet(answered: JudgedCity, contents: Report, path: Path) -> None:
 
 def as_pdf(contents: Report) -> bytes:
     """Return the report as a PDF. All texts go to typst as data, never as its markup; fonts
-    are typst's own."""
+    are typst's own, and those of the machine for letters that these lack."""
     import typst
 
+    texts = {page["name"]: f"{page['name']} {page['attributes']}" for page in contents["pages"]}
+    texts["the first page"] = f"{contents['title']} {contents['about']}"
+    is_enough = has_letters(" ".join(texts.values()), ignore_system_fonts=True)
+    lacking = [
+        name
+        for name, text in texts.items()
+        if not (is_enough or text.isascii() or has_letters(text, ignore_system_fonts=False))
+    ]
+    if lacking:
+        warn(
+            "the fonts lack letters of %s (%d in all), which are boxes in the PDF. Install a font "
+            "that has them, or write the report as HTML: --output FILE.html",
+            ", ".join(lacking[:MAX_NAMED]),
+            len(lacking),
+            key="report.missing_letters",
+        )
     compiler = typst.Compiler(
         HERE.joinpath("report.typ").read_bytes(),
         root=HERE,
-        ignore_system_fonts=True,
+        ignore_system_fonts=is_enough,
         sys_inputs={"report": json.dumps(contents)},
     )
     # One file; tags would double its size.
     return cast(bytes, compiler.compile(format="pdf", pdf_tags=False))
+
+
+def has_letters(text: str, ignore_system_fonts: bool) -> bool:
+    """Return whether the fonts have all letters of a text."""
+    import typst
+
+    compiler = typst.Compiler(
+        PROBE, root=HERE, ignore_system_fonts=ignore_system_fonts, sys_inputs={"text": text}
+    )
+    try:
+        # PDF/A-2 allows no box in place of a letter.
+        compiler.compile(format="pdf", pdf_standards=["a-2b"])
+    except typst.TypstError:
+        return False
+    return True
 
 
 def as_html(contents: Report) -> str:

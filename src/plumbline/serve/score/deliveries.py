@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,19 @@ from plumbline.core.files import sha256_file, write_json
 from plumbline.params.serve import Score
 from plumbline.serve.score.results import read_record
 
-UNFINISHED = (".part", ".partial", ".filepart", ".crdownload", ".tmp", ".temp", ".download")
-"""Suffixes under which browsers, rsync, lftp and others write what is not whole yet."""
+UNFINISHED = re.compile(
+    r"""
+    \.(part|partial|filepart|crdownload|opdownload|download|aria2|tmp|temp)~?$  # browsers, rclone
+    | _\.gstmp$  # gsutil
+    | \.[a-z]\w+\.(?!(19|20)\d{6}$)[\da-f]{8}$  # aws-cli: NAME.6eF5b5da, unlike NAME.20240131
+    | (^|/)\.[^/]*\.[a-z]\w+\.\w{6}$  # rsync: .NAME.Xa12bC
+    | (^|/)\.[^/]+\.~[\da-f]+$  # Nextcloud
+    | (^|/)\.(azdownload-|goutputstream-|fuse_hidden|com\.google\.chrome\.|in\.)  # azcopy, lftp
+    | (^|/)\.(rsync-partial|~tmp~)/
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Paths under which copying programs, browsers and file managers write what is not whole yet."""
 ID_LENGTH = 8
 Files = dict[str, dict[str, Any]]
 State = list[list[Any]]
@@ -174,7 +186,7 @@ def _find_obstacle(
     if params.marker and params.marker not in names:
         return f"there is no {params.marker} in it yet"
     for name in names:
-        if name.lower().endswith(UNFINISHED):
+        if UNFINISHED.search(name):
             return f"{name} is being written"
     newest = max(row[2] for row in state) / 1e9
     if now - newest >= params.settle_s or abs(now - first_seen) >= params.settle_s:

@@ -56,7 +56,7 @@ from plumbline.sources.city.in_memory import warn_of_short
 from plumbline.sources.points.points_table import read_points_table
 from plumbline.sources.points.track import Track, concatenate_tracks
 
-TRACK_KEYS = ("name", "product", "points", "epochs", "first_epoch", "last_epoch")
+TRACK_KEYS = ("name", "product", "points", "epochs", "first_epoch", "last_epoch", "los")
 
 
 def publish(
@@ -118,7 +118,10 @@ def publish(
             changes = compare_predictions(
                 read_predictions(out / before.place / before.folder / PREDICTIONS), table
             )
-            changes.table.to_csv(folder / CHANGES, index=False)
+            changes.table.assign(
+                seen_from_before=_list_sides(before.tracks),
+                seen_from_after=_list_sides(city.about["tracks"]),
+            ).to_csv(folder / CHANGES, index=False)
         counts = counts_of(table)
         drift = drift_of(
             _read_conditions(tiles), load_conditions(tiles[0].package), counts, before, params.drift
@@ -170,21 +173,30 @@ def _file_record(path: Path) -> dict[str, str]:
 
 
 def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> None:
-    """Warn if fewer or more tracks cover a place than before: this alone changes many answers."""
-    if len(before.tracks) != len(tracks):
+    """Warn if a place is covered by fewer or more tracks than before, or seen from another side:
+    this alone changes many answers."""
+    sides_before, sides = _list_sides(before.tracks), _list_sides(tracks)
+    if len(before.tracks) != len(tracks) or sides_before != sides:
         names_before, names_now = (
             ", ".join(track["name"] for track in part) for part in (before.tracks, tracks)
         )
         warn(
-            "%d tracks now (%s), %d in %s (%s): changes may be of what is seen, and not of the "
-            "buildings.",
+            "%d tracks now (%s), seen from %s; %d in %s (%s), seen from %s: changes may be of what "
+            "is seen, and not of the buildings. Is a file missing?",
             len(tracks),
             names_now,
+            sides,
             len(before.tracks),
             before.folder,
             names_before,
+            sides_before,
             key="delivery.other_tracks",
         )
+
+
+def _list_sides(tracks: list[dict[str, Any]]) -> str:
+    """Return the sides from which tracks see their points: `east + west`, or one of them."""
+    return " + ".join(sorted({"east" if track["los"][0] > 0 else "west" for track in tracks}))
 
 
 def _read_conditions(tiles: list[ScoreTile]) -> ColumnValues:

@@ -43,6 +43,7 @@ from plumbline.sources.city.parts import (
 from plumbline.sources.city.profile_city import place_profiles, read_profile_city
 from plumbline.sources.city.tiles import ABOUT, FOOTPRINTS, NEIGHBOURS, CityPlan, read_city
 from plumbline.sources.distinct import check_distinct
+from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.points.epochs import observed
 from plumbline.sources.points.missing import Sizes, warn_of_unit
 from plumbline.sources.points.read import NUMBERED_ANEW
@@ -98,6 +99,8 @@ def assemble(planned: CityPlan, plan: IngestPlan, out: Path) -> None:
         sizes = reduce(Sizes.plus, (Sizes(*report["sizes"]) for report in reports[path]))
         warn_of_unit(path, sizes, FORMATS[file.format].can_state_units)
         tracks.append(_describe_track(path, sample, reports[path]))
+        if file.csv is not None:
+            warn_of_limits(path, n_rows=tracks[-1]["points_read"])
         for part, report in zip(parts[path], reports[path], strict=True):
             for kind in (POINTS, HALO):
                 points.update({(tile, kind): count for tile, count in report[kind].items()})

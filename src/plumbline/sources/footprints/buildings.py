@@ -14,17 +14,17 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import shapely
-from numpy.typing import NDArray
 from pyproj import CRS, Transformer
 from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import PARAMS_FILE, Footprints
-from plumbline.sources.crs import GLOBE
+from plumbline.sources.crs import GLOBE, warn_of_datum_error
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
+from plumbline.sources.footprints.city_models import remove_zone, transform_in_plane
 from plumbline.sources.footprints.geometry import FeatureFilter, make_valid, take_polygons
 from plumbline.sources.footprints.ids import ID, drop_duplicates, identify, warn_of_drawn_twice
 from plumbline.sources.footprints.layers import READ_FAULTS, first_line_of
@@ -115,6 +115,7 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
     if frame.crs == by_default.crs:
         return by_default
     is_finite = np.isfinite(shapely.get_coordinates(by_default.geometry)).all()
+    x, y = shapely.get_coordinates(frame.geometry.to_numpy())[0].tolist()
     for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
         try:
             transformers = [
@@ -125,38 +126,16 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
             continue
         geometry = frame.geometry.to_numpy()
         for transformer in transformers:
-            geometry = _transform_in_plane(geometry, transformer)
+            geometry = transform_in_plane(geometry, transformer.transform)
         if not is_finite or np.isfinite(shapely.get_coordinates(geometry)).all():
+            warn_of_datum_error(source, transformers, (x, y), crs)
             return frame.set_geometry(
                 geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs)
             )
-    warn(
-        "%s: PROJ has no exact transformation from %s to %s: footprints may be up to 100 m off. "
-        "Reproject them to %s by a program that has that country's grids.",
-        source,
-        frame.crs.name,
-        by_default.crs.name,
-        crs,
-        key="crs.approximate_datum",
-    )
+    ballpark = Transformer.from_crs(frame.crs, by_default.crs, always_xy=True)
+    ballpark.transform(x, y)
+    warn_of_datum_error(source, [ballpark], (x, y), crs)
     return by_default
-
-
-def _transform_in_plane(
-    geometry: NDArray[np.object_], transformer: Transformer
-) -> NDArray[np.object_]:
-    """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
-    transformed, has_z = geometry.copy(), shapely.has_z(geometry)
-    transformed[~has_z] = shapely.transform(
-        geometry[~has_z], transformer.transform, interleaved=False
-    )
-    transformed[has_z] = shapely.transform(
-        geometry[has_z],
-        lambda x, y, z: (*transformer.transform(x, y), z),
-        include_z=True,
-        interleaved=False,
-    )
-    return transformed
 
 
 HEIGHT = "height_m"
@@ -209,7 +188,8 @@ def read_buildings(
             "again.",
             key="footprints.none",
         )
-    geometry, reasons = take_polygons(frame.geometry.to_numpy(), frame.crs)
+    geometry = remove_zone(path, frame.geometry.to_numpy(), frame.crs)
+    geometry, reasons = take_polygons(geometry, frame.crs)
     frame = frame.set_geometry(geopandas.GeoSeries(geometry, index=frame.index, crs=frame.crs))
     frame, reasons = drop_parts(path, frame, reasons)
     is_polygon = np.array([reason is None for reason in reasons], bool)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from xml.etree import ElementTree
 
@@ -14,7 +14,7 @@ import pyproj
 import shapely
 from numpy.typing import NDArray
 
-from plumbline.core.console import warn
+from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.footprints.area import Area, touching
@@ -25,13 +25,22 @@ MAX_BYTES = 2**30
 CITY_JSON = re.compile(r'\{[^{}]*"type"\s*:\s*"CityJSON"')
 EPSG = re.compile(r"EPSG[:/]+(?:[\d.]*[:/]+)?(\d+)")
 """Number of EPSG in a URN or an address; in a list of a compound CRS, the first is horizontal."""
-GERMAN = ((re.compile(r"ETRS89_UTM(\d\d)"), 25800), (re.compile(r"DE_DHDN_3GK(\d)"), 31464))
+GERMAN = (
+    (re.compile(r"ETRS89_UTM(\d\d)"), 25800),
+    (re.compile(r"ETRS89_Lat-Lon()"), 4258),
+    (re.compile(r"DE_DHDN_3GK(\d)"), 31464),
+    (re.compile(r"DE_42-83_3GK(\d)"), 2394),
+    (re.compile(r"DE_PD-83_3GK(\d)"), 3393),
+    (re.compile(r"DE_RD-83_3GK(\d)"), 3394),
+)
 """Names of CRSs of the German states (urn:adv:crs:…), and what to add to their zone for the
 number of EPSG."""
 DEPTH = {"MultiSurface": 0, "CompositeSurface": 0, "Solid": 1, "MultiSolid": 2, "CompositeSolid": 2}
 """Levels of lists around the surfaces of a geometry."""
 BUILDING, PART = "Building", "BuildingPart"
 GROUND = "GroundSurface"
+SAMPLE = 1000
+"""Number of features among which the first place is looked for."""
 NEAR_DEG = 1.0
 """Largest distance of a place from the area of use of its CRS, degrees."""
 Ring = NDArray[np.float64]
@@ -203,25 +212,69 @@ def make_frame(
             key="city_model.no_building",
         )
     geometry = np.array(shapes, object)
-    crs = known_crs(name) or (None if stated is None else pyproj.CRS(stated))
-    if name is not None and crs is None:
-        warn("%s: CRS %r found, which is not known.", source, name[:80], key="crs.unknown")
-    if crs is not None and _is_northing_first(crs, geometry, name or ""):
-        has_z = shapely.has_z(geometry)
-        geometry[has_z] = shapely.transform(
-            geometry[has_z], lambda corners: corners[:, [1, 0, 2]], include_z=True
-        )
-        geometry[~has_z] = shapely.transform(geometry[~has_z], lambda corners: corners[:, ::-1])
+    geometry, crs = locate(source, geometry, name, stated)
     frame = geopandas.GeoDataFrame(rows, geometry=geometry, crs=crs)
     bounds = area.bounds_in(crs) if area is not None else None
     return frame if bounds is None else frame[touching(geometry, bounds)]
+
+
+def locate(
+    source: str, geometry: NDArray[np.object_], name: str | None, stated: str | None
+) -> tuple[NDArray[np.object_], pyproj.CRS | None]:
+    """Return geometries (F,) with easting or longitude first, and their CRS, if it is known.
+
+    Args:
+        source: for messages. geometry: as the file has it.
+        name: CRS as the file writes it. stated: CRS that the user states.
+    """
+    crs = known_crs(name) or (None if stated is None else pyproj.CRS(stated))
+    if name is not None and crs is None:
+        warn("%s: CRS %r found, which is not known.", source, name[:80], key="crs.unknown")
+    geometry = remove_zone(source, geometry, crs)
+    if crs is not None and _is_northing_first(crs, geometry, name or ""):
+        geometry = transform_in_plane(geometry, lambda x, y: (y, x))
+    return geometry, crs
+
+
+def remove_zone(
+    source: object, geometry: NDArray[np.object_], crs: pyproj.CRS | None
+) -> NDArray[np.object_]:
+    """Return geometries (F,) in UTM without the number of the zone before their eastings, as
+    German agencies write it (32389000 for 389000 in zone 32)."""
+    zone = re.fullmatch(r"(\d\d)[NS]", str(crs and crs.utm_zone))
+    offset_m = 1e6 * int(zone[1]) if zone else np.inf
+    corner = shapely.get_coordinates(geometry[:SAMPLE])[:1]
+    # No northing of UTM is as large as the number of a zone of two digits.
+    if not ((corner >= offset_m) & (corner < offset_m + 1e6)).any():
+        return geometry
+    log.info("%s: the number of the zone, %s, is taken off its eastings", source, zone and zone[1])
+    return transform_in_plane(
+        geometry, lambda x, y: (x - offset_m * (x >= offset_m), y - offset_m * (y >= offset_m))
+    )
+
+
+def transform_in_plane(
+    geometry: NDArray[np.object_], transform: Callable[[Any, Any], tuple[Any, Any]]
+) -> NDArray[np.object_]:
+    """Transform geometries in the plane; heights, which mark solids, stay unchanged."""
+    transformed, has_z = geometry.copy(), shapely.has_z(geometry)
+    transformed[~has_z] = shapely.transform(geometry[~has_z], transform, interleaved=False)
+    transformed[has_z] = shapely.transform(
+        geometry[has_z],
+        lambda x, y, z: (*transform(x, y), z),
+        include_z=True,
+        interleaved=False,
+    )
+    return transformed
 
 
 def known_crs(name: str | None) -> pyproj.CRS | None:
     """Return the horizontal CRS for a name as city models write it; None if it is unknown."""
     numbers = [match[1] for match in [EPSG.search(name or "")] if match]
     numbers += [
-        str(add + int(zone[1])) for pattern, add in GERMAN if (zone := pattern.search(name or ""))
+        str(add + int(zone[1] or 0))
+        for pattern, add in GERMAN
+        if (zone := pattern.search(name or ""))
     ]
     numbers += [name] if name and name.isdigit() else []
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,12 +17,13 @@ import pyarrow as pa
 import pyogrio
 import pyproj
 import shapely
+from numpy.typing import NDArray
 
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.core.geopackage import fault_of_locks
 from plumbline.sources.crs import is_local
-from plumbline.sources.footprints.area import Area, Bounds
+from plumbline.sources.footprints.area import Area, Bounds, touching
 from plumbline.sources.footprints.ids import MAX_WHOLE
 from plumbline.sources.footprints.shapefile import (
     BYTES,
@@ -30,6 +32,7 @@ from plumbline.sources.footprints.shapefile import (
     check_whole,
     decode_texts,
     find_language,
+    has_older_index,
 )
 from plumbline.sources.footprints.source import (
     LINES,
@@ -63,6 +66,15 @@ OSM_LAYER = "multipolygons"
 OSM_BUILDINGS = "building IS NOT NULL AND building <> 'no'"
 OSM_FILE = re.compile(r"(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<osm[\s>]", re.DOTALL)
 OSM_START, OSM_START_WITHIN = "OSMHeader", 64
+N_TRIGGERS = 4
+"""Number of triggers of those counted below that keep an index, in any version of GeoPackage."""
+INDEX_QUERY = """SELECT (SELECT count(*) FROM "{index}_rowid") AS n_indexed,
+(SELECT count(*) FROM "{table}" WHERE "{column}" NOT NULL AND NOT ST_IsEmpty("{column}")) AS
+n_drawn,
+(SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%"{index}"%' AND (name
+GLOB '*_insert' OR name GLOB '*_delete' OR name GLOB '*_update[16]' OR name GLOB '*_update[35]'))
+AS n_triggers"""
+"""Query of the numbers of features in an index and in its table, and of triggers."""
 READ_FAULTS = (
     OSError,
     ValueError,
@@ -315,6 +327,11 @@ def _read_layer(
     # GDAL guesses dates from strings in GeoJSON, and writes them in its own way: a building
     # may be called 2024-01-01.
     options: dict[str, Any] = {"datetime_as_string": piece.name.startswith(LINES)}
+    rows: NDArray[np.intp] | None = None
+    if bounds is not None and _has_stale_index(piece, layer):
+        fids, boxes = pyogrio.read_bounds(piece.name, layer=layer)
+        rows = np.flatnonzero(touching(shapely.box(*boxes), bounds))
+        options["fids"], bounds = fids[rows], None
     has_ids = piece.ends is not None and piece.ends.is_collection
     if has_ids:
         options = {"DATE_AS_STRING": "YES"}
@@ -333,17 +350,19 @@ def _read_layer(
         bbox=bounds,
         **options,
     )
-    mend_integers(
-        frame,
-        lambda names: pyogrio.read_arrow(
+
+    def read_again(names: list[str]) -> pa.Table:
+        table: pa.Table = pyogrio.read_arrow(
             piece.name,
             layer=layer,
             columns=names,
             read_geometry=False,
             bbox=bounds,
             encoding=encoding,
-        )[1],
-    )
+        )[1]
+        return table if rows is None else table.take(rows)
+
+    mend_integers(frame, read_again)
     if is_osm:
         return _name_openstreetmap(frame)
     if language is not None:  # last: until here columns have the names by which GDAL knows them
@@ -361,6 +380,32 @@ def _read_layer(
     ):
         frame.insert(0, FEATURE_ID, ids)
     return frame
+
+
+def _has_stale_index(piece: Piece, layer: str | None) -> bool:
+    """Return whether a layer has a spatial index that was not kept with its data; warn of it.
+
+    With such an index, GDAL silently reads other features than those of an area.
+    """
+    about = pyogrio.read_info(piece.name, layer=layer)
+    table, column, is_stale = about["layer_name"], about["geometry_name"], False
+    if about["driver"] == "GPKG":
+        query = INDEX_QUERY.format(index=f"rtree_{table}_{column}", table=table, column=column)
+        with suppress(*READ_FAULTS):  # raised where the layer has no index
+            n = pyogrio.read_dataframe(piece.name, sql=query, read_geometry=False).iloc[0]
+            is_stale = n["n_indexed"] != n["n_drawn"] or n["n_triggers"] < N_TRIGGERS
+    elif about["driver"] == "ESRI Shapefile":
+        shape = piece.path / f"{table}{SHP}" if piece.path.is_dir() else piece.path
+        is_stale = has_older_index(shape, piece.ends and piece.ends.content.member)
+    if is_stale:
+        warn(
+            "%s: the spatial index of layer %s is not used, as it was not kept with the data. Save "
+            "the layer again, or other programs may not show all of it.",
+            piece.path,
+            table,
+            key="footprints.stale_index",
+        )
+    return bool(is_stale)
 
 
 def _name_openstreetmap(frame: pd.DataFrame) -> pd.DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,12 @@ import pandas as pd
 from plumbline.core.console import warn
 from plumbline.core.errors import InputError
 from plumbline.sources.crs import GLOBE, is_local
+from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.footprints.area import MARGIN_M, Area
 from plumbline.sources.footprints.city_models import (
     is_city_gml,
     is_city_json,
+    locate,
     read_city_gml,
     read_city_json,
 )
@@ -36,6 +39,8 @@ from plumbline.sources.globe import are_degrees
 
 GEOJSON, GEOPARQUET = "GeoJSON", "GeoParquet"
 """Formats whose coordinates are degrees where they state no CRS."""
+SRS_NAME = re.compile(r"""<.*?\ssrsName\s*=\s*["']([^"']+)["']""", re.DOTALL)
+"""First CRS that a GML names."""
 READERS: tuple[
     tuple[Callable[[str], bool], Callable[[Ends, str | None, Area | None], geopandas.GeoDataFrame]],
     ...,
@@ -112,8 +117,14 @@ def _read_piece(piece: Piece, crs: str | None, area: Area | None) -> geopandas.G
             "needed. Points go to --points.",
             key="footprints.no_geometry",
         )
+    if area is None:
+        warn_of_limits(path, len(frame.columns) - 1, len(frame))
     if piece.ends is not None:
         check_statements(piece.ends, frame.crs, len(frame) if area is None else None)
+        named = SRS_NAME.match(piece.ends.start)
+        if named and frame.crs is None:  # GDAL knows no names of agencies
+            geometry, named_crs = locate(str(path), frame.geometry.to_numpy(), named[1], crs)
+            frame = frame.set_geometry(geometry, crs=named_crs)
     frame = _set_crs(path, frame.reset_index(drop=True), crs, format_of_crs)
     for name in [
         column

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pandas as pd
 
@@ -22,6 +23,8 @@ Technical Description)."""
 INDEX_HEADER, INDEX_ROW, TABLE_COUNT = 100, 8, slice(4, 8)
 """Bytes of a .shx before its rows, and of a row; bytes of a .dbf with its number of rows, little
 endian."""
+SPATIAL_INDEXES = (".qix", ".sbn")
+"""Suffixes of the files by which GDAL and ArcGIS find features of an area."""
 UTF_8 = "UTF-8"
 BYTES = "ISO-8859-1"
 """Encoding that reads each byte as a character, so that nothing is lost."""
@@ -78,6 +81,25 @@ def check_whole(path: Path, member: str | None = None) -> None:
             "cut off, or of another version. Download all of its files again.",
             key="shapefile.unequal_parts",
         )
+
+
+def has_older_index(path: Path, member: str | None = None) -> bool:
+    """Return whether a spatial index of a Shapefile was written before its outlines.
+
+    Args:
+        path: the .shp, or the zip that has it.
+        member: of the zip.
+    """
+    times: dict[str, Any]
+    if member is None:
+        parts = [part for part in path.parent.iterdir() if part.stem == path.stem]
+        times = {part.suffix.lower(): part.stat().st_mtime_ns for part in parts}
+    else:
+        stem = str(PurePosixPath(member).with_suffix(""))
+        with zipfile.ZipFile(path) as archive:
+            members = [entry for entry in archive.infolist() if entry.filename[:-4] == stem]
+        times = {entry.filename[-4:].lower(): entry.date_time for entry in members}
+    return any(times.get(suffix, times[SHP]) < times[SHP] for suffix in SPATIAL_INDEXES)
 
 
 def find_language(path: Path, member: str | None = None) -> int | None:

@@ -13,6 +13,7 @@ from plumbline import params
 from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.core.on_disk import Stack
+from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.files.opened import AnyFile, as_file
 from plumbline.sources.points.formats.egms_parquet import is_parquet, is_point_table
 from plumbline.sources.points.formats.mintpy import hdf5_format, open_licsbas, open_mintpy
@@ -155,6 +156,8 @@ def read_source(file: ProductFile, source: PointSource, folder: Path | None = No
         )
     if about.raised_m is not None:
         log.info("%s: heights raised by %g m, as ingest.products says", path, about.raised_m)
+    if file.csv is not None:
+        warn_of_limits(path, n_rows=len(track) + sum(track.dropped.values()))
     repeated = track.dropped.get("duplicate_id", 0)
     if repeated:
         warn(

@@ -13,6 +13,7 @@ from plumbline.core.errors import InputError
 from plumbline.sources.files.csv_lines import dialect, stated_missing
 from plumbline.sources.files.csv_table import checked_names, read_header
 from plumbline.sources.files.foreign import check_foreign
+from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.files.opened import AnyFile, as_file, find_csv, product_params
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.formats.columns import (
@@ -208,6 +209,9 @@ def recognise(
             header = whole_names(header)
             unfit = [] if about.model_fields_set else list(products)
             name = _recognise_header(table, header, wanted, unfit)
+        # The positions of a layer are no columns of the file.
+        columns = table.attributes if isinstance(table, PointLayer) else header
+        warn_of_limits(table, n_columns=len(columns))
     return _check_settings(ProductFile(opened, about, kind, name, table, tuple(header)))
 
 

@@ -22,6 +22,7 @@ from plumbline.sources.crs import (
     most_of,
     projection,
     typical_box,
+    warn_of_datum_error,
 )
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
@@ -110,7 +111,13 @@ def open_table(
                 warn_of_rounding(
                     source, *reader.positions(rows, table), is_globe(source, layout.crs)
                 )
-            yield reader.track(rows, table, name=name, plane=plane, epochs=epochs, days=days)
+            points = reader.track(rows, table, name=name, plane=plane, epochs=epochs, days=days)
+            if not number and product.start == 0 and plane.transformer and len(points):
+                x, y = reader.positions(rows[:1], table[:1])
+                warn_of_datum_error(
+                    source, [plane.transformer], (float(x[0]), float(y[0])), plane.crs
+                )
+            yield points
         if empty:
             raise InputError(
                 f"{source}: it has a header, but no points. Download it again, or leave it out.",
