@@ -36,9 +36,10 @@ from plumbline.sources.points.track import Track
 PIECE_POINTS = 4096
 """Points written at a time: bounds the memory beyond the tracks."""
 MAX_DISPLACEMENTS = 50_000_000
-"""Most displacements that are written, of all tracks together: a file of 700 MB."""
-MAX_EPOCHS = 1900
-"""Most epochs that are written, the last ones: a table of SQLite has 2,000 columns at most."""
+"""Most displacements that are written, of all tracks together: a file of 200 MB."""
+MAX_EPOCHS = 950
+"""Most epochs that are written, the last ones: a table of SQLite has 2,000 columns at most, and
+a packed history takes two an epoch."""
 MAX_NAME_LETTERS = 60
 MIN_LIMIT_MM_YEAR, LIMIT_PERCENTILE = 2.0, 98.0
 """Smallest limit of the colours of velocities, mm/yr, and the percentile of speeds that sets it."""
@@ -97,6 +98,7 @@ def scatterer_layers(
             name,
             _make_pieces(track, part, ids),
             scatterers_style(name, limit, _name_epochs(track)[0]),
+            epochs=_name_epochs(track)[0],
         )
         for name, track, part in zip(
             layer_names([track.name for track in tracks]), tracks, points, strict=True

@@ -6,11 +6,13 @@ from contextlib import closing
 
 import geopandas
 import numpy as np
+import pandas as pd
 import pyogrio
 import pytest
 
 from plumbline.serve.layers import scatterer_layers
 from plumbline.serve.predictions import Outputs, check_outputs, read_predictions, write_predictions
+from plumbline.serve.qgis.packed_histories import PACKED
 from tests.prepare.made import EPOCHS, make_track
 from tests.refusals import refuses
 from tests.serve.test_predictions import assert_same, predictions
@@ -69,6 +71,29 @@ def test_each_layer_has_its_default_style_and_the_predictions_are_the_first(tmp_
         assert_same(read_predictions(path), written)
     with pytest.warns(UserWarning, match="More than one layer"):
         assert len(geopandas.read_file(path)) == len(written)
+
+
+def test_a_history_is_a_field_an_epoch_in_mm_and_takes_a_third_of_plain_numbers(tmp_path):
+    path, predicted = tmp_path / "out.gpkg", table()
+    (track, _), (owner, _) = tracks_of(6, points=100)
+    track.displacement[0, 3] = np.nan
+    (layer,) = scatterer_layers([track], [owner], predicted)
+    wanted = pd.concat(layer.pieces, ignore_index=True)
+    write_predictions(predicted, path, scatterer_layers([track], [owner], predicted))
+    read = pyogrio.read_dataframe(path, layer=layer.name)
+    assert list(read) == list(wanted)
+    assert (read["track"] == track.name).all()
+    days = list(layer.epochs)
+    assert (read[days].dtypes == np.float32).all()
+    # Half a step of 0.1 mm.
+    np.testing.assert_allclose(read[days], wanted[days], rtol=0, atol=0.0501)
+    assert pyogrio.read_info(path, layer=layer.name)["capabilities"]["fast_spatial_filter"]
+    pyogrio.write_dataframe(wanted, tmp_path / "plain.gpkg", layer=layer.name)
+
+    def stored(file, name):
+        return rows(file, f"SELECT sum(payload) FROM dbstat WHERE name = '{name}'")[0][0]
+
+    assert stored(path, layer.name + PACKED) < stored(tmp_path / "plain.gpkg", layer.name) / 2.5
 
 
 def test_our_own_file_may_be_written_again_and_another_with_such_layers_not(tmp_path):

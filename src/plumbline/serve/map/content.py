@@ -19,6 +19,7 @@ from plumbline.reporting.colours import CATEGORY_NAMES
 from plumbline.serve.columns import format_permille, format_share
 from plumbline.serve.map.over_time import INTERVAL, when_text
 from plumbline.serve.rules import is_answered, shows_quadrant
+from plumbline.sources.crs import transformer
 from plumbline.sources.globe import DECIMALS, TURN_DEG
 from plumbline.sources.points.epochs import velocity_mm_per_year
 from plumbline.sources.points.track import Track
@@ -75,7 +76,7 @@ def points_near_buildings(
     west, south, east, north = bounds + np.array([-MARGIN_M, -MARGIN_M, MARGIN_M, MARGIN_M])
     candidates = []
     for track in tracks:
-        to_map = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True)
+        to_map = transformer(track.crs, crs)
         x, y = to_map.transform(track.easting, track.northing)
         candidates.append(
             (
@@ -107,7 +108,7 @@ def east_angles_deg(centre: Array, angle: Array, crs: pyproj.CRS) -> Array:
         (B,) degrees.
     """
     ahead = centre + 10.0 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    to_degrees = pyproj.Transformer.from_crs(crs, WGS84, always_xy=True)
+    to_degrees = transformer(crs, WGS84)
     lon, lat = to_degrees.transform(centre[:, 0], centre[:, 1])
     lon_ahead, lat_ahead = to_degrees.transform(ahead[:, 0], ahead[:, 1])
     east = (lon_ahead - lon) * np.cos(np.radians(lat))

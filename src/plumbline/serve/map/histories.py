@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from plumbline.core.arrays import Index
 from plumbline.prepare.assignment.nearest import UNASSIGNED
 from plumbline.serve.map.content import WGS84, MapPoints
+from plumbline.sources.crs import transformer
 from plumbline.sources.points.track import Track
 
 REACH_M = 5.0
@@ -180,9 +181,7 @@ def _find_candidates(
     nothing: list[Index] = [np.zeros(0, np.intp)] * len(reach)
     if not len(reach) or not len(track):
         return _Candidates(nothing, nothing)
-    x, y = pyproj.Transformer.from_crs(track.crs, crs, always_xy=True).transform(
-        track.easting, track.northing
-    )
+    x, y = transformer(track.crs, crs).transform(track.easting, track.northing)
     points, ids = shapely.points(x, y), track.point_id.astype(str)
     building, point = shapely.STRtree(points).query(reach, predicate="contains")
     if owner is None:
@@ -216,7 +215,7 @@ def _sort_by_building(
 
 def _to_degrees(track: Track) -> NDArray[np.float64]:
     """Convert the points (N,) to longitude and latitude (N, 2)."""
-    to_degrees = pyproj.Transformer.from_crs(track.crs, WGS84, always_xy=True)
+    to_degrees = transformer(track.crs, WGS84)
     return np.round(np.stack(to_degrees.transform(track.easting, track.northing), axis=1), 7)
 
 

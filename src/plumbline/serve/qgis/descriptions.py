@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 
 from plumbline.serve.columns import ALIASES, DECLARED
+from plumbline.serve.qgis.packed_histories import FID
 from plumbline.serve.qgis.styles import (
     AREA_ALIASES,
     CAUSE_ALIASES,
@@ -89,7 +90,7 @@ def describe(path: Path) -> None:
                 [
                     (layer, column, title, title, _SENTENCES.get(column, title))
                     for column, title in titles.items()
-                    if column in present and column != ROW
+                    if column in present and column not in (ROW, FID)
                 ],
             )
 

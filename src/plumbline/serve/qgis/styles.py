@@ -30,6 +30,7 @@ from plumbline.reporting.colours import (
 from plumbline.serve.columns import ALIASES, PERMILLE_DECIMALS
 from plumbline.serve.qgis import documents as qgis
 from plumbline.serve.qgis.documents import Condition, Entry, area, expression
+from plumbline.serve.qgis.packed_histories import FID, PACKED, TRACK, add_view, pack
 
 ROW = "fid"
 """Column that a GeoPackage adds by itself."""
@@ -86,7 +87,7 @@ UNJUDGED_ALIASES = {
 }
 """Field of the buildings that are not judged -> its name."""
 SCATTERER_ALIASES = {
-    ROW: "Row",
+    FID: "Row",
     "point_id": "Scatterer",
     "building_id": "Building",
     "track": "Track",
@@ -399,20 +400,30 @@ class Layer(NamedTuple):
     """Style of the layer; None: a table without places."""
     geometry_type: str | None = "Point"
     """Type of the geometries; None: that of the only piece."""
+    epochs: Sequence[str] = ()
+    """Columns of displacement, mm, that are packed, in a layer of scatterers."""
 
 
 def add_layers(path: Path, layers: Sequence[Layer]) -> dict[str, Style]:
     """Append layers to the GeoPackage `path`; return the style of each.
 
     Raises:
-        pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError: the disk refused.
+        pyogrio.errors.DataSourceError, pyogrio.errors.DataLayerError, sqlite3.Error: the disk
+            refused.
     """
     for layer in layers:
+        name = layer.name + PACKED if layer.epochs else layer.name
+        track = ""
         for piece in layer.pieces:
             kind = layer.geometry_type
+            rows = piece
+            if layer.epochs:
+                track, rows = piece[TRACK].iloc[0], pack(piece, layer.epochs)
             pyogrio.write_dataframe(
-                piece, path, layer=layer.name, driver="GPKG", geometry_type=kind, append=True
+                rows, path, layer=name, driver="GPKG", geometry_type=kind, append=True
             )
+        if layer.epochs:
+            add_view(path, layer.name, track, layer.epochs)
     return {layer.name: layer.style for layer in layers if layer.style is not None}
 
 
