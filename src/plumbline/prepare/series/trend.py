@@ -158,6 +158,11 @@ def _estimate(
     # Series and weights stay in single precision, in which they are read: half of the memory to
     # pass through. Normal matrices are in double precision, for curves may be nearly collinear.
     y, plain = np.where(is_finite, series, np.float32(0)), is_finite.astype(np.float32)
+    has_gaps = not is_finite.all()
+
+    def cut_gaps(values: Float) -> Float:
+        return values * plain if has_gaps else values
+
     rows = rows_of(building)
     count = np.maximum(is_finite.sum(1) - COLUMNS, 1)
     plain_normal = normal_matrices(basis, plain)
@@ -168,14 +173,15 @@ def _estimate(
         is_typical = (is_finite.mean(1) >= MIN_FINITE_SHARE) & (
             variance <= MAX_NOISE_RATIO * typical_variance(variance, rows)
         )
-        common, members = _mean_series(
-            np.where(is_finite, y, fitted(basis, plain_normal, level, chosen)), is_typical, rows
-        )
-        differential = (y - rows.spread(common)) * plain
+        filled = y
+        if has_gaps:
+            filled = np.where(is_finite, y, fitted(basis, plain_normal, level, chosen))
+        common, members = _mean_series(filled, is_typical, rows)
+        differential = cut_gaps(y - rows.spread(common))
         weight, normal = plain, plain_normal
         for _ in range(2):
             fit = amplitudes(basis, normal, weight * differential, differential)
-            weight = trusted((differential - fitted(basis, normal, fit, chosen)) * plain, is_finite)
+            weight = trusted(cut_gaps(differential - fitted(basis, normal, fit, chosen)), is_finite)
             if shapes is not None and not turn:
                 # A movement of the last few epochs is no outlier, though it is far from the line.
                 likely_curve = rows.spread(
@@ -186,7 +192,7 @@ def _estimate(
                 weight = np.maximum(
                     weight,
                     trusted(
-                        (differential - fitted(basis, normal, fit, likely_curve)) * plain, is_finite
+                        cut_gaps(differential - fitted(basis, normal, fit, likely_curve)), is_finite
                     ),
                 )
             normal = normal_matrices(basis, weight)
@@ -208,13 +214,13 @@ def _estimate(
                     fit.residual_square, variance, np.ones_like(variance), rows
                 ).argmin(1)
             )
-            residual = (differential - fitted(basis, normal, fit, best_curve)) * plain
+            residual = cut_gaps(differential - fitted(basis, normal, fit, best_curve))
             effective = effective_share(residual, weight, variance, rows, kinds)
             chosen = rows.spread(
                 _choose_curve(_excess_chi_square(fit.residual_square, variance, effective, rows))
             )
 
-    residual = (differential - fitted(basis, normal, fit, chosen)) * plain
+    residual = cut_gaps(differential - fitted(basis, normal, fit, chosen))
     effective = effective_share(residual, weight, variance, rows, kinds)
     error = np.maximum(
         np.sqrt(residual_variance / effective[:, None] / normal.curve_pivot), LEAST_ERROR
