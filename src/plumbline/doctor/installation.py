@@ -253,7 +253,7 @@ def check_grids() -> Iterator[Finding]:
     # Not before: PROJ may fail to load, which the check of the environment reports.
     from pyproj import CRS
 
-    from plumbline.sources.crs import find_missing_grids
+    from plumbline.sources.datum_errors import find_missing_grids
 
     grids = {
         country: find_missing_grids(CRS(crs), CRS("EPSG:4258"), place, math.inf)[0]

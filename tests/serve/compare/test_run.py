@@ -72,7 +72,7 @@ def test_the_table_tells_where_both_agree(done, levels):
     assert not agrees[SUNK]
     assert (table["begins"] == "2019-08-10").all()
     assert f"settlement of {agrees.sum()} of {len(agrees)} buildings" in ended.out
-    # A constant error is warned of, although all agree.
+    # A constant error is warned of, though all agree.
     assert re.search(r"WARNING levels\.csv: .*\+\d\.\d mm", ended.err)
     assert "mm less settlement everywhere" in ended.out or "mm more settlement everywhere" in ended.out
 

@@ -158,8 +158,9 @@ def as_pdf(contents: Report) -> bytes:
     are typst's own, and those of the machine for letters that these lack."""
     import typst
 
-    texts = {page["name"]: f"{page['name']} {page['attributes']}" for page in contents["pages"]}
-    texts["the first page"] = f"{contents['title']} {contents['about']}"
+    texts = {"the first page": f"{contents['title']} {contents['about']}"} | {
+        page["name"]: f"{page['name']} {page['attributes']}" for page in contents["pages"]
+    }
     is_enough = has_letters(" ".join(texts.values()), ignore_system_fonts=True)
     lacking = [
         name

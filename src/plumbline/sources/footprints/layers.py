@@ -71,9 +71,9 @@ N_TRIGGERS = 4
 INDEX_QUERY = """SELECT (SELECT count(*) FROM "{index}_rowid") AS n_indexed,
 (SELECT count(*) FROM "{table}" WHERE "{column}" NOT NULL AND NOT ST_IsEmpty("{column}")) AS
 n_drawn,
-(SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%"{index}"%' AND (name
-GLOB '*_insert' OR name GLOB '*_delete' OR name GLOB '*_update[16]' OR name GLOB '*_update[35]'))
-AS n_triggers"""
+(SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = '{table}' AND
+sql LIKE '%{index}%' AND (name GLOB '*_insert' OR name GLOB '*_delete' OR name GLOB '*_update[16]'
+OR name GLOB '*_update[35]')) AS n_triggers"""
 """Query of the numbers of features in an index and in its table, and of triggers."""
 READ_FAULTS = (
     OSError,

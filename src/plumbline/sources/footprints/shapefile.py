@@ -92,13 +92,12 @@ def has_older_index(path: Path, member: str | None = None) -> bool:
     """
     times: dict[str, Any]
     if member is None:
-        parts = [part for part in path.parent.iterdir() if part.stem == path.stem]
-        times = {part.suffix.lower(): part.stat().st_mtime_ns for part in parts}
+        files = path.parent.iterdir()
+        times = {f.suffix.lower(): f.stat().st_mtime_ns for f in files if f.stem == path.stem}
     else:
-        stem = str(PurePosixPath(member).with_suffix(""))
         with zipfile.ZipFile(path) as archive:
-            members = [entry for entry in archive.infolist() if entry.filename[:-4] == stem]
-        times = {entry.filename[-4:].lower(): entry.date_time for entry in members}
+            entries = [e for e in archive.infolist() if e.filename[:-4] == member[:-4]]
+        times = {entry.filename[-4:].lower(): entry.date_time for entry in entries}
     return any(times.get(suffix, times[SHP]) < times[SHP] for suffix in SPATIAL_INDEXES)
 
 

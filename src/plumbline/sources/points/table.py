@@ -22,8 +22,8 @@ from plumbline.sources.crs import (
     most_of,
     projection,
     typical_box,
-    warn_of_datum_error,
 )
+from plumbline.sources.datum_errors import warn_of_datum_error
 from plumbline.sources.files.csv_table import fail_at, stream_columns
 from plumbline.sources.files.streams import CsvFile
 from plumbline.sources.points.epochs import MIN_EPOCHS, average_same_days, same_day_notes
