@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         if shipped:
             whole, package = Path(scratch) / "float32.onnx", Path(pretrained.__file__).parent / "package"
             export_onnx(eager, whole, Export().opset)
-            files = {"float32": whole} | {path.stem: path for path in sorted(package.glob("*.onnx"))}
+            files = {"float32": whole} | {path.stem: path for path in sorted(package.glob("model*.onnx"))}
         else:
             files = {name: data / "export" / f"{name}.onnx" for name in ARTIFACTS}
         models = {name: OnnxModel(path, threads=cores()) for name, path in files.items()}

@@ -2,7 +2,8 @@
 
 `python -m benchmarks.pipeline [STAGE...]`, in an installed clone. Computes each stage anew, which changes dvc.lock.
 Then it runs the flow over what is up to date: server, DVC's checks and the release. All processes of a step count. A
-plain loop of ten million steps is timed before each step: loops are the unit that compares machines. Prints Markdown.
+plain loop of ten million steps is timed before each step: loops are the unit that compares machines. Other work on the
+machine makes a stage dearer, and the loop hardly. Prints Markdown.
 """
 
 from __future__ import annotations
