@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parse(asked, argv, buildings=[90, 100], turns=1)
     print(f"{stamp()}\n")
     columns = "buildings", "csv, MB", "floor, s", "ingest, s", "ratio, at most 2", "prepare, s", "buildings/s of both"
-    print(head(*columns, "predict, s", "peak, MB"))
+    print(head(*columns, "predict, s", "over the floor, at most 12", "peak, MB, at most 650"))
     for count in given.buildings:
         with tempfile.TemporaryDirectory() as temporary, contextlib.chdir(temporary):
             size, city = make_city(count, Path("simulated"))
@@ -97,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> None:
             predict_s, peak_mb = predicted(city)
         ratio, both = took["ingest"] / took["floor"], took["ingest"] + took["prepare"]
         seconds = f"{took['floor']:.2f}", f"{took['ingest']:.2f}", f"{ratio:.2f}", f"{took['prepare']:.2f}"
-        cells = *seconds, f"{count / both:,.0f}", f"{predict_s:.1f}", f"{peak_mb:,.0f}"
+        predicted_cells = f"{predict_s:.1f}", f"{predict_s / took['floor']:.1f}", f"{peak_mb:,.0f}"
+        cells = *seconds, f"{count / both:,.0f}", *predicted_cells
         print(line(f"{count:,}", f"{size:,.1f}", *cells), flush=True)
 
 
