@@ -133,7 +133,7 @@ def test_a_mirrored_building_has_mirrored_evidence(which):
     for name in ShapeFits._fields:
         found, wanted = getattr(other, name), getattr(one, name)
         found = found[:, place] if found.shape[1] == 4 else found
-        np.testing.assert_allclose(found, wanted, atol=1e-4, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=1e-6, err_msg=name)
 
 
 PLACES, TIMES = 60, 50

@@ -159,17 +159,15 @@ def _average_damage(
         product, precision, lost = amplitude(size)
         half_square, half_misfit = product**2 / 2, (square - lost * across**2)[..., None] / 2
         beside = (np.log1p(size**2 * strength) / 2 * mask).sum(1)[:, None]
-        # Single precision is enough for logarithms, and several times as fast.
         explained = {
-            spread: half_square / (spread**-2 + precision)
-            - np.log(1 + spread**2 * precision, dtype=np.float32) / 2
+            spread: half_square / (spread**-2 + precision) - np.log(1 + spread**2 * precision) / 2
             for spread in {*DAMAGE_MM, *(LARGE_RATIO * most_mm for most_mm in DAMAGE_MM)}
         }
         for most_mm in DAMAGE_MM:
             most = explained[most_mm] + np.log(1 - LARGE_SHARE)
             few = explained[LARGE_RATIO * most_mm] + np.log(LARGE_SHARE)
             # The logarithm of the sum of both likelihoods.
-            beyond = np.exp(-np.abs(most - few), dtype=np.float32)
+            beyond = np.exp(-np.abs(most - few))
             likelihood = np.maximum(most, few) + np.log(1 + beyond)
             likelihood = np.maximum(likelihood - half_misfit, -MAX_MISFIT / 2)
             log_weights.append(np.einsum("bpg,bp->bg", likelihood, mask) - beside)

@@ -69,8 +69,7 @@ def student_fits(
 ) -> Fit:
     """Fit each system F times with one different column; the shared part is computed once.
 
-    The fits are computed in the precision of `last_column`. Single precision takes half of the
-    time, and is enough unless the shared columns are nearly collinear.
+    The fits are computed in the precision of `last_column`.
 
     Args:
         shared: (b, P, K - 1) columns of all fits. last_column: (b, F, P) the last column of each.

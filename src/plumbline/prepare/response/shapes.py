@@ -220,13 +220,12 @@ def displacement(shape: Shape, places: Places) -> tuple[Float, tuple[Float, Floa
 
 
 def responses(xy: Float, los: Float, side: Float) -> Float:
-    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`, in
-    single precision.
+    """Return scatterers' LOS displacement (b, S, P), mm, for 1 mm up of each of `ALL`.
 
     Args:
         xy: (b, P, 2) m from the centre. los: (b, P, 3) x, y, up. side: (b, 2) m.
     """
-    response = np.empty((len(ALL), len(xy), xy.shape[1]), np.float32)
+    response = np.empty((len(ALL), len(xy), xy.shape[1]))
     x, y = np.ascontiguousarray(np.moveaxis(xy, -1, 0))
     places, (los_x, los_y, los_up) = (
         Places(x, y, side),
@@ -502,8 +501,6 @@ def _fit_all(
     evidence = (
         undamaged_loss[:, None] - loss - np.log(fit.last_precision / prior[..., -1]) / 2 + LOG_PRIOR
     )
-    # Probabilities in single precision: exponentials are several times as fast.
-    evidence = evidence.astype(np.float32)
     return _FittedShapes(fit.solution[..., -1], evidence, by_quadrant, shape_response, variance)
 
 

@@ -346,10 +346,9 @@ def _average_courses(
     # Where no course fits, the noise is larger than stated.
     misfit = (coordinates * weighted).sum(-1, keepdims=True) - explained.max(-1, keepdims=True)
     noise_scale = np.maximum(misfit / (course.shape[1] - 1), 1)
-    fits = (explained - np.log(ratio, dtype=np.float32)) / (2 * noise_scale) + log_prior
-    # Single precision is enough for logarithms and shares, and several times as fast.
-    share = np.exp(fits - fits.max(-1, keepdims=True), dtype=np.float32)
-    share = share / share.sum(-1, keepdims=True, dtype=float)
+    fits = (explained - np.log(ratio)) / (2 * noise_scale) + log_prior
+    share = np.exp(fits - fits.max(-1, keepdims=True))
+    share = share / share.sum(-1, keepdims=True)
     mean, mean_square, mean_variance = (
         np.einsum("bjc,bjc->bj", share, values) for values in (size, size**2, shrunk_2)
     )

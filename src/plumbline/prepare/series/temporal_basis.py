@@ -136,16 +136,16 @@ def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Ampli
 
 def fitted(basis: Basis, normal: Normal, fit: Amplitudes, chosen: NDArray[np.intp]) -> Float:
     """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps
-    included; in single precision, as series are."""
+    included."""
     rows = np.arange(len(chosen))
     amplitude = fit.amplitude[rows, chosen]
     low = (fit.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
-    coefficients = np.zeros((len(chosen), len(basis.columns)), np.float32)
+    coefficients = np.zeros((len(chosen), len(basis.columns)))
     coefficients[:, 2] = low[2]
     coefficients[:, 1] = low[1] - normal.below[2] * low[2]
     coefficients[:, 0] = low[0] - normal.below[0] * coefficients[:, 1] - normal.below[1] * low[2]
     coefficients[rows, SEASON + chosen] = amplitude
-    return np.asarray(coefficients @ basis.columns.astype(np.float32))
+    return np.asarray(coefficients @ basis.columns)
 
 
 def _forward(below: Float, right: Float) -> Float:

@@ -155,9 +155,7 @@ def _estimate(
 ) -> Trend:
     """Estimate the trend of a chunk of series; `shapes` are None if only the line is needed."""
     is_finite = np.isfinite(series)
-    # Series and weights stay in single precision, in which they are read: half of the memory to
-    # pass through. Normal matrices are in double precision, for curves may be nearly collinear.
-    y, plain = np.where(is_finite, series, np.float32(0)), is_finite.astype(np.float32)
+    y, plain = np.where(is_finite, series, 0).astype(float), is_finite.astype(float)
     has_gaps = not is_finite.all()
 
     def cut_gaps(values: Float) -> Float:
@@ -373,7 +371,7 @@ def line_changes(
     for start in range(0, len(displacement), LINE_CHUNK):
         series = displacement[start : start + LINE_CHUNK]
         is_finite = np.isfinite(series)
-        y, weight = np.where(is_finite, series, np.float32(0)), is_finite.astype(np.float32)
+        y, weight = np.where(is_finite, series, 0).astype(float), is_finite.astype(float)
         line = np.full(len(y), LINE, np.intp)
         for turn in range(3):
             normal = normal_matrices(basis, weight)
