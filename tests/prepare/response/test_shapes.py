@@ -23,7 +23,7 @@ from plumbline.prepare.response.shapes import (
     RADII_M,
     SIGNS,
     STEP,
-    Places,
+    ShapeProfiles,
     Shape,
     displacement,
     responses,
@@ -42,7 +42,7 @@ def field_of(shape: Shape, side: np.ndarray, drop: float = 1.0):
 
     def field(x, y):
         x, y = np.broadcast_arrays(x, y)
-        up, way = displacement(shape, Places(x.reshape(1, -1), y.reshape(1, -1), side))
+        up, way = displacement(shape, ShapeProfiles(x.reshape(1, -1), y.reshape(1, -1), side))
         away = (shape.pull * drop * up * part for part in way)
         return (-drop * up).reshape(x.shape), *(part.reshape(x.shape) for part in away)
 
@@ -51,7 +51,7 @@ def field_of(shape: Shape, side: np.ndarray, drop: float = 1.0):
 
 def at(shape: Shape, *places: tuple[float, float]) -> list[float]:
     x, y = np.array([places], float).transpose(2, 0, 1)
-    return displacement(shape, Places(x, y, SIDE))[0][0].tolist()
+    return displacement(shape, ShapeProfiles(x, y, SIDE))[0][0].tolist()
 
 
 @pytest.mark.parametrize("form", range(3))
@@ -73,7 +73,7 @@ def test_a_bowl_is_deepest_in_its_middle_and_draws_inwards():
     bowl, radius = Shape(BOWL, 1, (0.45, 0.0), 0.0, 0.0, 1.0), RADII_M[1]  # about (5.4, 0)
     aside, away = 5.4 + radius / 3, (5.4, -radius)
     np.testing.assert_allclose(at(bowl, (5.4, 0), (aside, 0), away), [1, np.exp(-0.5), np.exp(-4.5)])
-    _, way = displacement(bowl, Places(np.array([[aside, 5.4]]), np.array([[0.0, -radius / 3]]), SIDE))
+    _, way = displacement(bowl, ShapeProfiles(np.array([[aside, 5.4]]), np.array([[0.0, -radius / 3]]), SIDE))
     np.testing.assert_allclose(np.stack(way)[:, 0].T, [[-1 / 3, 0], [0, 1 / 3]], atol=1e-12)
 
 

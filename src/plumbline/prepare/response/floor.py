@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plumbline.core.arrays import Float
-from plumbline.prepare.response.shapes import ALL, CORNER, Places, displacement, strains_per_mm
+from plumbline.prepare.response.shapes import (
+    ALL,
+    CORNER,
+    ShapeProfiles,
+    displacement,
+    strains_per_mm,
+)
 
 RESOLVED = 2.93
 """Standard errors of the smallest strain that points could show: found in 9 of 10 cases,
@@ -54,9 +60,9 @@ def strain_bounds(
     xy, los, rigid = (np.where(mask[..., None], values, 0.0) for values in (xy, los, rigid))
     inner = np.linalg.pinv((rigid * weight[..., None]).transpose(0, 2, 1) @ rigid, hermitian=True)
     per_mm = strains_per_mm(side)[:, list(shapes)].max(2)
-    bound, places = np.empty(per_mm.shape), Places(xy[..., 0], xy[..., 1], side)
+    bound, profiles = np.empty(per_mm.shape), ShapeProfiles(xy[..., 0], xy[..., 1], side)
     for column, number in enumerate(shapes):
-        up, (way_x, way_y) = displacement(ALL[number], places)
+        up, (way_x, way_y) = displacement(ALL[number], profiles)
         aside = (los[..., 0] * way_x + los[..., 1] * way_y) * ALL[number].pull
         response = up * (los[..., 2] - aside)
         across = ((weight * response)[:, None, :] @ rigid)[:, 0]

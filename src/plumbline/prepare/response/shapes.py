@@ -132,7 +132,7 @@ PLAIN = np.flatnonzero([shape.pull < 0.1 for shape in ALL])
 """Shapes that an engineer would try: without a guess of sideways motion."""
 
 
-class Places:
+class ShapeProfiles:
     """Places in the frames of b buildings, with the profiles along an axis that shapes share.
 
     Most shapes are a profile along an axis, or a product of two: each profile is computed once.
@@ -203,17 +203,17 @@ class Places:
         return np.asarray((across_m / extent_m - shape.start) / TROUGHS[shape.form][1])
 
 
-def displacement(shape: Shape, places: Places) -> tuple[Float, tuple[Float, Float]]:
+def displacement(shape: Shape, profiles: ShapeProfiles) -> tuple[Float, tuple[Float, Float]]:
     """Return the vertical displacement for a unit drop, and the direction along x and y of
     the horizontal displacement; arrays that broadcast to the places."""
-    up, way = places.uplift(shape), shape.towards
+    up, way = profiles.uplift(shape), shape.towards
     if shape.mechanism == BOWL:
         radius = RADII_M[shape.form]
-        parts = zip(places.place_m, way, places.half_m, strict=True)
+        parts = zip(profiles.place_m, way, profiles.half_m, strict=True)
         x, y = ((middle * half_m - place_m) / radius for place_m, middle, half_m in parts)
         return up, (x, y)
     if shape.mechanism == BENDING:
-        share = places.across_share(shape)
+        share = profiles.across_share(shape)
         return up, (-share * way[0], -share * way[1])
     length = np.sqrt(2) if shape.mechanism == CORNER else 1.0
     return up, (np.asarray(way[0] / length), np.asarray(way[1] / length))
@@ -227,15 +227,15 @@ def responses(xy: Float, los: Float, side: Float) -> Float:
     """
     response = np.empty((len(ALL), len(xy), xy.shape[1]))
     x, y = np.ascontiguousarray(np.moveaxis(xy, -1, 0))
-    places, (los_x, los_y, los_up) = (
-        Places(x, y, side),
+    profiles, (los_x, los_y, los_up) = (
+        ShapeProfiles(x, y, side),
         np.ascontiguousarray(np.moveaxis(los, 2, 0)),
     )
     for number, shape in enumerate(ALL):
         if not shape.pull:
-            np.multiply(places.uplift(shape), los_up, out=response[number])
+            np.multiply(profiles.uplift(shape), los_up, out=response[number])
             continue
-        up, (way_x, way_y) = displacement(shape, places)
+        up, (way_x, way_y) = displacement(shape, profiles)
         along = los_up - shape.pull * (los_x * way_x + los_y * way_y)
         np.multiply(up, along, out=response[number])
     return response.swapaxes(0, 1)
@@ -371,9 +371,9 @@ def _fields(
     (b, X) and (b, Y), m, and that along an axis."""
     x, y = lattice_m
     up, away = np.zeros((2, len(x), len(shapes), x.shape[1], y.shape[1]))
-    places = Places(x[:, :, None], y[:, None, :], side)
+    profiles = ShapeProfiles(x[:, :, None], y[:, None, :], side)
     for number, shape in enumerate(shapes):
-        up[:, number], way = displacement(shape, places)
+        up[:, number], way = displacement(shape, profiles)
         if shape.pull:
             np.multiply(shape.pull * up[:, number], way[axis], out=away[:, number])
     return up, away
