@@ -232,9 +232,9 @@ def test_names_and_numbers_are_those_of_yaml_1_2(tmp_path):
     )
     score = load_section(path, "score", Score)
     assert list(score.alarms[0].buildings) == names
-    path.write_text("ingest: {products: {'*.csv': {raised_m: 1.5e+2, moved_m: [1e2, -3], track: no}}}\n")
+    path.write_text("ingest: {products: {'*.csv': {raised_m: 1.5e+2, moved_m: [1e2, -3e-1], track: no}}}\n")
     product = load_ingest(path).products["*.csv"]
-    assert (product.raised_m, product.moved_m, product.track) == (150.0, (100.0, -3.0), "no")
+    assert (product.raised_m, product.moved_m, product.track) == (150.0, (100.0, -0.3), "no")
     path.write_text("score: {alarms: [{name: a, when: p_damaged > 0.5, place: t, buildings: [363100007]}]}\n")
     with refuses("params.bad_value", "buildings.0: 363100007", "quotes"):
         load_section(path, "score", Score)

@@ -146,10 +146,10 @@ def validated(kind: type[AnySection], content: Any, source: str) -> AnySection:
 LEADING_ZERO = "!leading-zero"
 SCALARS = {
     "tag:yaml.org,2002:bool": "true|True|TRUE|false|False|FALSE",
-    "tag:yaml.org,2002:int": r"[-+]?(0|[1-9]\d*)|0x[\da-fA-F]+",
-    "tag:yaml.org,2002:float": r"[-+]?((0|[1-9]\d*)\.\d*|\.\d+)([eE][-+]?\d+)?|"
+    "tag:yaml.org,2002:int": r"[-+]?(0|[1-9]\d*)|0o[0-7]+|0x[\da-fA-F]+",
+    "tag:yaml.org,2002:float": r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d+)?|"
     r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)",
-    LEADING_ZERO: r"[-+]?0\d+(\.\d*)?",
+    LEADING_ZERO: r"[-+]?0\d+(\.\d*)?([eE][-+]?\d+)?",
 }
 """Tag -> plain scalars that are no text, as in YAML 1.2. In YAML 1.1, yes, no, 12:30 and 2020-01-01
 are no text either."""

@@ -73,6 +73,7 @@ UNFINISHED = [
     *("b.csv.part", "b.zip.crdownload", "deep/b.TMP", "b.csv.aria2", "b.csv.partial~"),
     *("b.csv.6eF5b5da", ".b.csv.Xa12bC", ".rsync-partial/b.csv", ".~tmp~/b.csv", "b.csv.a1b2c3d4.partial"),
     *(".azDownload-6ac1e2d4-b.csv", "b.csv_.gstmp", ".in.b.csv.", ".b.csv.~3f2a"),
+    *("b.csv.inprogress", ".b.csv.swp", ".nfs00000001"),
     *(".goutputstream-0A1B2C", ".fuse_hidden0000001200000001", ".com.google.Chrome.aB3dE9", ".syncthing.b.csv.tmp"),
 ]
 FINISHED = [
@@ -84,6 +85,8 @@ FINISHED = [
     ".gitkeep",
     "b.v2.csv",
     "town.shp.xml",
+    ".b.csv.backup",
+    ".in.csv",
 ]
 
 

@@ -21,6 +21,7 @@ from plumbline.params import Footprints
 from plumbline.sources.footprints import area as area_module
 from plumbline.sources.footprints.area import MARGIN_M, Area, GroundCentres, ground_of, touching
 from plumbline.sources.footprints.buildings import read_buildings
+from plumbline.sources.footprints.shapefile import has_stale_index
 from tests.refusals import refuses, warned
 from tests.sources.footprints.drawn import CRS, osm_xml, save
 from tests.sources.make import EAST, FEWER, NORTH, squares, zipped
@@ -89,14 +90,19 @@ def test_an_index_that_was_not_kept_is_not_used(tmp_path, spoil, first, is_packe
     assert warned(caplog, "footprints.stale_index", path.name)
 
 
+INDEX_STARTS = {".qix": b"SQT\1\1\0\0\0" + (6).to_bytes(4, "little"), ".sbn": bytes(28) + (6).to_bytes(4, "big")}
+"""Spatial index -> its bytes up to the number of outlines, which is right."""
+
+
 @pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
-@pytest.mark.parametrize("suffix", [".qix", ".sbn"])
+@pytest.mark.parametrize("suffix", INDEX_STARTS)
 @pytest.mark.parametrize("is_packed", [False, True])
-def test_an_index_older_than_its_shapefile_is_not_used(tmp_path, suffix, is_packed, caplog):
+@pytest.mark.parametrize(("start", "older_s"), [(None, 4000), (bytes(32), 0)], ids=["older", "other number"])
+def test_an_index_that_was_not_kept_with_a_shapefile_is_not_used(tmp_path, suffix, is_packed, start, older_s, caplog):
     save(near_and_far(), tmp_path / "f.shp")
-    written = (tmp_path / "f.shp").stat().st_mtime
-    (tmp_path / f"f{suffix}").write_bytes(b"of another version")
-    os.utime(tmp_path / f"f{suffix}", (written - 60, written - 60))
+    index, written = tmp_path / f"f{suffix}", (tmp_path / "f.shp").stat().st_mtime
+    index.write_bytes(start or INDEX_STARTS[suffix])
+    os.utime(index, (written - older_s, written - older_s))
     path = tmp_path / "f.shp"
     if is_packed:
         path = tmp_path / "f.zip"
@@ -105,6 +111,16 @@ def test_an_index_older_than_its_shapefile_is_not_used(tmp_path, suffix, is_pack
                 archive.write(part, f"deep/{part.name}")
     assert len(read_buildings(path, CRS, area=HERE)) == 3
     assert warned(caplog, "footprints.stale_index", path.name)
+
+
+@pytest.mark.filterwarnings("ignore:Column names longer", "ignore:Normalized/laundered")
+@pytest.mark.parametrize("suffix", INDEX_STARTS)
+def test_the_parts_of_a_shapefile_may_be_copied_one_after_the_other(tmp_path, suffix):
+    save(near_and_far(), tmp_path / "f.shp")
+    written = (tmp_path / "f.shp").stat().st_mtime
+    (tmp_path / f"f{suffix}").write_bytes(INDEX_STARTS[suffix])
+    os.utime(tmp_path / f"f{suffix}", (written - 60, written - 60))
+    assert not has_stale_index(tmp_path / "f.shp")
 
 
 def test_of_openstreetmap_too(tmp_path):

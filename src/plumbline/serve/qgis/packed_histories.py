@@ -48,11 +48,7 @@ def add_view(path: Path, layer: str, track: str, epochs: Sequence[str]) -> None:
     with closing(sqlite3.connect(path)) as database, database:
         columns = [row[1] for row in database.execute(f'PRAGMA table_info("{table}")')]
         unchanged = [f'"{name}"' for name in columns if not name.endswith(STEPS)]
-        for day in epochs:
-            database.execute(
-                f'ALTER TABLE "{table}" ADD COLUMN "{day}" FLOAT '
-                f'AS ("{day}{STEPS}" / {STEPS_PER_MM:.1f})'
-            )
+        _add_displacements(database, table, epochs)
         constant = track.replace("'", "''")
         fields = [
             f'{unchanged[0]} AS "{FID}"',
@@ -77,3 +73,22 @@ def add_view(path: Path, layer: str, track: str, epochs: Sequence[str]) -> None:
         database.execute(
             "UPDATE gpkg_contents SET identifier = table_name WHERE table_name = ?", (layer,)
         )
+
+
+def _add_displacements(database: sqlite3.Connection, table: str, epochs: Sequence[str]) -> None:
+    """Make a table anew with the displacements, mm, as columns that are computed.
+
+    Adding them one by one takes a time that grows with the square of their number.
+    """
+    (statement,) = database.execute(
+        "SELECT sql FROM sqlite_master WHERE name = ?", (table,)
+    ).fetchone()
+    computed = ", ".join(
+        f'"{day}" FLOAT AS ("{day}{STEPS}" / {STEPS_PER_MM:.1f})' for day in epochs
+    )
+    database.execute("PRAGMA writable_schema = ON")
+    database.execute(
+        "UPDATE sqlite_master SET sql = ? WHERE name = ?",
+        (f"{statement.rstrip().removesuffix(')')}, {computed})", table),
+    )
+    database.execute("PRAGMA writable_schema = RESET")

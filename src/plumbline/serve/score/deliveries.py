@@ -20,11 +20,13 @@ from plumbline.serve.score.results import read_record
 UNFINISHED = re.compile(
     r"""
     \.(part|partial|filepart|crdownload|opdownload|download|aria2|tmp|temp)~?$  # browsers, rclone
+    | \.(inprogress|uploading|swp)$ | (^|/)\.nfs[\da-f]+$
     | _\.gstmp$  # gsutil
     | \.[a-z]\w+\.(?!(19|20)\d{6}$)[\da-f]{8}$  # aws-cli: NAME.6eF5b5da, unlike NAME.20240131
-    | (^|/)\.[^/]*\.[a-z]\w+\.\w{6}$  # rsync: .NAME.Xa12bC
+    | (^|/)\.[^/]*\.[a-z]\w+\.(?-i:(?=\w*[A-Z\d])\w{6})$  # rsync: .NAME.Xa12bC
     | (^|/)\.[^/]+\.~[\da-f]+$  # Nextcloud
-    | (^|/)\.(azdownload-|goutputstream-|fuse_hidden|com\.google\.chrome\.|in\.)  # azcopy, lftp
+    | (^|/)\.(azdownload-|goutputstream-|fuse_hidden|com\.google\.chrome\.)  # azcopy
+    | (^|/)\.in\.[^/]*\.$  # lftp
     | (^|/)\.(rsync-partial|~tmp~)/
     """,
     re.IGNORECASE | re.VERBOSE,

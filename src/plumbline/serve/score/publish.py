@@ -195,8 +195,9 @@ def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> Non
 
 
 def _list_sides(tracks: list[dict[str, Any]]) -> str:
-    """Return the sides from which tracks see their points: `east + west`, or one of them."""
-    return " + ".join(sorted({"east" if track["los"][0] > 0 else "west" for track in tracks}))
+    """Return the sides from which tracks see their points, as `east + west`."""
+    names = {-1: "west", 0: "above", 1: "east"}
+    return " + ".join(sorted({names[int(np.sign(track["los"][0]))] for track in tracks}))
 
 
 def _read_conditions(tiles: list[ScoreTile]) -> ColumnValues:

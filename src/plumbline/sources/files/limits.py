@@ -32,8 +32,8 @@ def warn_of_limits(source: object, n_columns: int = 0, n_rows: int = 0) -> None:
         if medium is not None:
             warn(
                 "%s: %d %s, exactly as many as %s holds: the last ones, as later epochs or "
-                "other places, may have been cut off. Compare with the original table, and export "
-                "it as GeoPackage or csv.",
+                "other places, may have been cut off. Compare with the original table; if that has "
+                "more, export it as GeoPackage or csv.",
                 source,
                 count,
                 unit,

@@ -32,7 +32,7 @@ from plumbline.sources.footprints.shapefile import (
     check_whole,
     decode_texts,
     find_language,
-    has_older_index,
+    has_stale_index,
 )
 from plumbline.sources.footprints.source import (
     LINES,
@@ -396,7 +396,7 @@ def _has_stale_index(piece: Piece, layer: str | None) -> bool:
             is_stale = n["n_indexed"] != n["n_drawn"] or n["n_triggers"] < N_TRIGGERS
     elif about["driver"] == "ESRI Shapefile":
         shape = piece.path / f"{table}{SHP}" if piece.path.is_dir() else piece.path
-        is_stale = has_older_index(shape, piece.ends and piece.ends.content.member)
+        is_stale = has_stale_index(shape, piece.ends and piece.ends.content.member)
     if is_stale:
         warn(
             "%s: the spatial index of layer %s is not used, as it was not kept with the data. Save "

@@ -4,8 +4,9 @@ texts."""
 from __future__ import annotations
 
 import zipfile
+from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Literal
 
 import pandas as pd
 
@@ -23,8 +24,15 @@ Technical Description)."""
 INDEX_HEADER, INDEX_ROW, TABLE_COUNT = 100, 8, slice(4, 8)
 """Bytes of a .shx before its rows, and of a row; bytes of a .dbf with its number of rows, little
 endian."""
-SPATIAL_INDEXES = (".qix", ".sbn")
-"""Suffixes of the files by which GDAL and ArcGIS find features of an area."""
+SPATIAL_INDEXES: dict[str, tuple[slice, Literal["little", "big"]]] = {
+    ".qix": (slice(8, 12), "little"),
+    ".sbn": (slice(28, 32), "big"),
+}
+"""Suffix of the files by which GDAL and ArcGIS find features of an area -> bytes with the number of
+these, and their order."""
+STALE = timedelta(hours=1)
+"""Smallest time by which an index is older than its outlines if it was not kept. Copying the parts
+one after the other takes less."""
 UTF_8 = "UTF-8"
 BYTES = "ISO-8859-1"
 """Encoding that reads each byte as a character, so that nothing is lost."""
@@ -83,22 +91,34 @@ def check_whole(path: Path, member: str | None = None) -> None:
         )
 
 
-def has_older_index(path: Path, member: str | None = None) -> bool:
-    """Return whether a spatial index of a Shapefile was written before its outlines.
+def has_stale_index(path: Path, member: str | None = None) -> bool:
+    """Return whether a spatial index of a Shapefile has another number of outlines, or is much
+    older than these.
 
     Args:
         path: the .shp, or the zip that has it.
         member: of the zip.
     """
-    times: dict[str, Any]
-    if member is None:
-        files = path.parent.iterdir()
-        times = {f.suffix.lower(): f.stat().st_mtime_ns for f in files if f.stem == path.stem}
-    else:
-        with zipfile.ZipFile(path) as archive:
-            entries = [e for e in archive.infolist() if e.filename[:-4] == member[:-4]]
-        times = {entry.filename[-4:].lower(): entry.date_time for entry in entries}
-    return any(times.get(suffix, times[SHP]) < times[SHP] for suffix in SPATIAL_INDEXES)
+    rows = _beside(path, member, INDEXES)
+    outlines = None if rows is None else (_unpacked_bytes(rows) - INDEX_HEADER) // INDEX_ROW
+    written = _time_of(CsvFile(path, member))
+    for suffix, (place, order) in SPATIAL_INDEXES.items():
+        index = _beside(path, member, (suffix, suffix.upper()))
+        if index is None:
+            continue
+        with index.open() as stream:
+            indexed = int.from_bytes(stream.read(place.stop)[place], order)
+        if indexed != outlines or written - _time_of(index) > STALE:
+            return True
+    return False
+
+
+def _time_of(part: CsvFile) -> datetime:
+    """Return the time at which a file or a member of a zip was written last, without zone."""
+    if part.member is None:
+        return datetime.fromtimestamp(part.path.stat().st_mtime)
+    with zipfile.ZipFile(part.path) as archive:
+        return datetime(*archive.getinfo(part.member).date_time)
 
 
 def find_language(path: Path, member: str | None = None) -> int | None:
