@@ -41,10 +41,10 @@ def wide(heads, first, *later):
     return WIDE.format(*(f"{day}{head}" for day, head in zip(DAYS, heads, strict=True)), *first, *later[0], *later[1])
 
 
-def read(tmp_path, text):
+def read(tmp_path, text, missing=()):
     path = tmp_path / "levels.csv"
     path.write_text(text, encoding="utf-8")
-    return read_levelling(path)
+    return read_levelling(path, missing)
 
 
 @pytest.mark.parametrize("text", [LONG, *SAME.values()], ids=["long", *SAME])
@@ -178,4 +178,19 @@ def test_another_zero_kind_or_datum_in_the_middle_is_refused(tmp_path, text, key
     ids=["a unit for each", "most at first", "an older zero", "nothing at first", "heights in mm"],
 )
 def test_usual_tables_are_not_taken_for_others(tmp_path, heads, rows, changes):
-    np.testing.assert_allclose(np.diff(read(tmp_path, wide(heads, *rows)).height_mm[:, [0, 2]])[:, 0], changes)
+    np.testing.assert_allclose(np.diff(read(tmp_path, wide(heads, *rows)).height_mm[:, [0, -1]])[:, 0], changes)
+
+
+def test_numbers_stated_as_missing_are_no_heights(tmp_path):
+    """A number is compared by value: neither its digits nor its text decide."""
+    text = wide((" [mm]",) * 3, (0, -9999.0, -4), (0, "n.m.", -9999999), (0, -3, -5))
+    heights = read(tmp_path, text, (-9999, "n.m.", -9999999)).height_mm
+    np.testing.assert_array_equal(heights, [[0, np.nan, -4], [0, np.nan, np.nan], [0, -3, -5]])
+
+
+def test_an_empty_cell_is_no_other_vertical_datum(tmp_path):
+    rows = (
+        f"A,7,{day},{height},{datum}"
+        for day, height, datum in zip(DAYS, (41, 40.99, 40.98), ("", "NN", ""), strict=True)
+    )
+    assert read(tmp_path, "\n".join(["point,building_id,date,height_m,height_system", *rows])).height_mm.shape == (1, 3)

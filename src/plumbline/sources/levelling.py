@@ -23,7 +23,7 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
+from plumbline.sources.files.csv_table import MISSING, fail_at, read_columns, read_header
 from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import CsvFile
@@ -165,8 +165,7 @@ def read_levelling(path: Path, missing: Sequence[float | str] = ()) -> Levelling
         InputError: a column is missing, a cell is no number or date, or unit or sign are
             not clear; the message names line and column, and what to write.
     """
-    texts = [code if isinstance(code, str) else f"{code:g}" for code in missing]
-    product, line = dialect(find_csv(path), Product(missing=[*texts]))
+    product, line = dialect(find_csv(path), Product(missing=[*missing]))
     header = read_header(product, line)
     warn_of_limits(product, n_columns=len(header))
     columns = [_parse_column(name) for name in header]
@@ -198,7 +197,8 @@ def read_levelling(path: Path, missing: Sequence[float | str] = ()) -> Levelling
         by_kind.pop("date", None)
         dated_columns = _select_one_kind(product, dated_columns)
     value_columns = [value] if is_long and value else dated_columns
-    table = _read_rows(product, header, by_kind, value_columns)
+    codes = [code for code in missing if not isinstance(code, str)]
+    table = _read_rows(product, header, by_kind, value_columns, codes=codes)
     if not len(table):
         raise InputError(f"{product}: it has a header, but no points.", key="levelling.none")
     _check_rows(product, by_kind, table)
@@ -260,19 +260,23 @@ def _find_column(columns: list[_Column], kind: str) -> _Column | None:
 
 
 def _read_rows(
-    product: CsvFile, header: list[str], by_kind: dict[str, _Column], value_columns: list[_Column]
+    product: CsvFile,
+    header: list[str],
+    by_kind: dict[str, _Column],
+    value_columns: list[_Column],
+    *,
+    codes: Sequence[float],
 ) -> pd.DataFrame:
     """Return the rows: texts `point`, `building`, `date`, numbers `easting`, `northing`,
-    `error`, and the values."""
+    `error`, and the values; NaN in place of `codes`."""
     texts = {by_kind[kind].name: pa.string() for kind in TEXTS if kind in by_kind}
     numbers = {
         by_kind[kind].name: pa.float64()
         for kind in ("easting", "northing", "error")
         if kind in by_kind
-    }
-    table = read_columns(
-        product, header, texts | numbers | {column.name: pa.float64() for column in value_columns}
-    ).to_pandas()
+    } | {column.name: pa.float64() for column in value_columns}
+    table = read_columns(product, header, texts | numbers).to_pandas()
+    table[[*numbers]] = table[[*numbers]].mask(table[[*numbers]].isin(codes))
     for kind in TEXTS:
         table[kind] = table[by_kind[kind].name].fillna("").str.strip() if kind in by_kind else ""
     for kind in ("easting", "northing", "error"):
@@ -291,7 +295,8 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
     )
     limit = MAX_APART_DEG if is_degrees else MAX_APART_M
     apart = ((table[["easting", "northing"]] - places.transform("first")).abs() > limit).any(axis=1)
-    is_other_datum = table["reference"] != table.groupby("point")["reference"].transform("first")
+    datums = table["reference"].mask(table["reference"].isin(MISSING))
+    is_other_datum = datums.notna() & (datums != datums.groupby(table["point"]).transform("first"))
     is_other_datum &= by_kind.get("reference") != by_kind.get("date")
     for kind, is_bad, wanted, key in (
         ("point", table["point"] == "", "a name is needed", "levelling.no_name"),
@@ -305,7 +310,7 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
         (
             "reference",
             is_other_datum,
-            "the point's first row has another vertical datum; convert the heights to one",
+            "an earlier row of the point has another vertical datum; convert the heights to one",
             "levelling.several_datums",
         ),
         (
