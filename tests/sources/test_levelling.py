@@ -32,13 +32,14 @@ SAME = {
 }
 
 
-WIDE = "point,building_id,{},{},{}\nA,7,{},{},{}\nB,7,{},{},{}\nC,7,{},{},{}\n"
 DAYS = ("2019-01-10", "2020-07-01", "2023-07-10")
 
 
-def wide(heads, first, *later):
-    """A wide table of three bolts at three dates; rows of values as they are given."""
-    return WIDE.format(*(f"{day}{head}" for day, head in zip(DAYS, heads, strict=True)), *first, *later[0], *later[1])
+def wide(heads, *rows):
+    """A wide table with a row a bolt, and a column for each of the first dates; values as they are given."""
+    header = ["point", "building_id", *(f"{day}{head}" for day, head in zip(DAYS, heads, strict=False))]
+    lines = [header, *((name, 7, *row) for name, row in zip("ABCDE", rows, strict=False))]
+    return "\n".join(",".join(map(str, line)) for line in lines)
 
 
 def read(tmp_path, text, missing=()):
@@ -172,10 +173,26 @@ def test_another_zero_kind_or_datum_in_the_middle_is_refused(tmp_path, text, key
         ((" [m]", " [cm]", " [mm]"), [(0, -1, -25), (0, -0.2, -4), (0, -0.3, -6)], [-25, -4, -6]),
         (("", "", ""), [(0, -21, -22), (0, -18, -19), (0, -30, -33)], [-22, -19, -33]),
         (("", "", ""), [(-3, -5, -9), (-2, -4, -7), (-3, -6, -10)], [-6, -5, -7]),
+        (("", "", ""), [(-1.0, -5.0, -5.4), (-0.8, -4.1, -4.4), (-1.2, -6.0, -6.5)], [-4.4, -3.6, -5.3]),
+        (("", "", ""), [(-5.0, 0.5, 0.4), (-4.0, 0.3, 0.2), (-6.0, 0.4, 0.3)], [5.4, 4.2, 6.3]),
+        (("", ""), [(-30, -4), (-25, -3), (-40, -5)], [26, 22, 35]),
         ((" [mm]",) * 3, [(0, 0, -2), (0, 0, -3), (0, 0, -5)], [-2, -3, -5]),
+        ((" [mm]",) * 3, [(0, -1, 0), (0, -1, 0), (0, 0, 0)], [0, 0, 0]),
+        ((" [mm]",) * 3, [(0, -4, ""), (0, -6, ""), ("", "", 0), ("", "", 0)], [np.nan] * 4),
         (("", "", ""), [(41210, 41208, 41201), (42210, 42206, 42200), (43210, 43208, 43203)], [-9, -10, -7]),
     ],
-    ids=["a unit for each", "most at first", "an older zero", "nothing at first", "heights in mm"],
+    ids=[
+        "a unit for each",
+        "most at first",
+        "an older zero",
+        "most after an older zero",
+        "small heave",
+        "heave at two dates",
+        "nothing at first",
+        "rounded to mm",
+        "a house levelled later",
+        "heights in mm",
+    ],
 )
 def test_usual_tables_are_not_taken_for_others(tmp_path, heads, rows, changes):
     np.testing.assert_allclose(np.diff(read(tmp_path, wide(heads, *rows)).height_mm[:, [0, -1]])[:, 0], changes)
