@@ -32,19 +32,20 @@ SAME = {
 }
 
 
-WIDE = "point,building_id,{},{},{}\nA,7,{},{},{}\nB,7,{},{},{}\nC,7,{},{},{}\n"
 DAYS = ("2019-01-10", "2020-07-01", "2023-07-10")
 
 
-def wide(heads, first, *later):
-    """A wide table of three bolts at three dates; rows of values as they are given."""
-    return WIDE.format(*(f"{day}{head}" for day, head in zip(DAYS, heads, strict=True)), *first, *later[0], *later[1])
+def wide(heads, *rows):
+    """A wide table with a row a bolt, and a column for each of the first dates; values as they are given."""
+    header = ["point", "building_id", *(f"{day}{head}" for day, head in zip(DAYS, heads, strict=False))]
+    lines = [header, *((name, 7, *row) for name, row in zip("ABCDE", rows, strict=False))]
+    return "\n".join(",".join(map(str, line)) for line in lines)
 
 
-def read(tmp_path, text):
+def read(tmp_path, text, missing=()):
     path = tmp_path / "levels.csv"
     path.write_text(text, encoding="utf-8")
-    return read_levelling(path)
+    return read_levelling(path, missing)
 
 
 @pytest.mark.parametrize("text", [LONG, *SAME.values()], ids=["long", *SAME])
@@ -172,10 +173,41 @@ def test_another_zero_kind_or_datum_in_the_middle_is_refused(tmp_path, text, key
         ((" [m]", " [cm]", " [mm]"), [(0, -1, -25), (0, -0.2, -4), (0, -0.3, -6)], [-25, -4, -6]),
         (("", "", ""), [(0, -21, -22), (0, -18, -19), (0, -30, -33)], [-22, -19, -33]),
         (("", "", ""), [(-3, -5, -9), (-2, -4, -7), (-3, -6, -10)], [-6, -5, -7]),
+        (("", "", ""), [(-1.0, -5.0, -5.4), (-0.8, -4.1, -4.4), (-1.2, -6.0, -6.5)], [-4.4, -3.6, -5.3]),
+        (("", "", ""), [(-5.0, 0.5, 0.4), (-4.0, 0.3, 0.2), (-6.0, 0.4, 0.3)], [5.4, 4.2, 6.3]),
+        (("", ""), [(-30, -4), (-25, -3), (-40, -5)], [26, 22, 35]),
         ((" [mm]",) * 3, [(0, 0, -2), (0, 0, -3), (0, 0, -5)], [-2, -3, -5]),
+        ((" [mm]",) * 3, [(0, -1, 0), (0, -1, 0), (0, 0, 0)], [0, 0, 0]),
+        ((" [mm]",) * 3, [(0, -4, ""), (0, -6, ""), ("", "", 0), ("", "", 0)], [np.nan] * 4),
         (("", "", ""), [(41210, 41208, 41201), (42210, 42206, 42200), (43210, 43208, 43203)], [-9, -10, -7]),
     ],
-    ids=["a unit for each", "most at first", "an older zero", "nothing at first", "heights in mm"],
+    ids=[
+        "a unit for each",
+        "most at first",
+        "an older zero",
+        "most after an older zero",
+        "small heave",
+        "heave at two dates",
+        "nothing at first",
+        "rounded to mm",
+        "a house levelled later",
+        "heights in mm",
+    ],
 )
 def test_usual_tables_are_not_taken_for_others(tmp_path, heads, rows, changes):
-    np.testing.assert_allclose(np.diff(read(tmp_path, wide(heads, *rows)).height_mm[:, [0, 2]])[:, 0], changes)
+    np.testing.assert_allclose(np.diff(read(tmp_path, wide(heads, *rows)).height_mm[:, [0, -1]])[:, 0], changes)
+
+
+def test_numbers_stated_as_missing_are_no_heights(tmp_path):
+    """A number is compared by value: neither its digits nor its text decide."""
+    text = wide((" [mm]",) * 3, (0, -9999.0, -4), (0, "n.m.", -9999999), (0, -3, -5))
+    heights = read(tmp_path, text, (-9999, "n.m.", -9999999)).height_mm
+    np.testing.assert_array_equal(heights, [[0, np.nan, -4], [0, np.nan, np.nan], [0, -3, -5]])
+
+
+def test_an_empty_cell_is_no_other_vertical_datum(tmp_path):
+    rows = (
+        f"A,7,{day},{height},{datum}"
+        for day, height, datum in zip(DAYS, (41, 40.99, 40.98), ("", "NN", ""), strict=True)
+    )
+    assert read(tmp_path, "\n".join(["point,building_id,date,height_m,height_system", *rows])).height_mm.shape == (1, 3)

@@ -23,7 +23,7 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import Product
 from plumbline.sources.files.csv_lines import dialect
-from plumbline.sources.files.csv_table import fail_at, read_columns, read_header
+from plumbline.sources.files.csv_table import MISSING, fail_at, read_columns, read_header
 from plumbline.sources.files.limits import warn_of_limits
 from plumbline.sources.files.opened import find_csv
 from plumbline.sources.files.streams import CsvFile
@@ -99,8 +99,14 @@ the unit is wrong."""
 ONE_SIGN = 0.8
 """Share of the settlements with one sign that make this sign mean down."""
 MAX_GAP_RATIO, MAX_GAP_SHARE = 2.0, 0.5
-"""Largest gap between the first value of a point and the later ones, as a ratio to the range of the
+"""Largest excess of the first value of a point over all later ones, as a ratio to the range of the
 later ones, and as a share of the first: beyond both, it is of another kind than these."""
+MIN_HEIGHT = 10.0
+"""Smallest such excess without a unit. Heights in m, beside changes in mm, mostly have it. Nearly
+all changes grow with time: their first value has no excess."""
+MIN_MOVED_MM, MIN_MOVED_POINTS = 2.0, 2
+"""Smallest movements, and number of points with them, whose return to 0 is a new zero. A change has
+a standard error of 0.6 mm (heights of 0.3 mm, rounded to mm): three of them are below 2 mm."""
 TIME = re.compile(r"[T ]\d{1,2}:\d\d.*$")
 DAYS = (
     *(
@@ -165,8 +171,7 @@ def read_levelling(path: Path, missing: Sequence[float | str] = ()) -> Levelling
         InputError: a column is missing, a cell is no number or date, or unit or sign are
             not clear; the message names line and column, and what to write.
     """
-    texts = [code if isinstance(code, str) else f"{code:g}" for code in missing]
-    product, line = dialect(find_csv(path), Product(missing=[*texts]))
+    product, line = dialect(find_csv(path), Product(missing=[*missing]))
     header = read_header(product, line)
     warn_of_limits(product, n_columns=len(header))
     columns = [_parse_column(name) for name in header]
@@ -198,7 +203,8 @@ def read_levelling(path: Path, missing: Sequence[float | str] = ()) -> Levelling
         by_kind.pop("date", None)
         dated_columns = _select_one_kind(product, dated_columns)
     value_columns = [value] if is_long and value else dated_columns
-    table = _read_rows(product, header, by_kind, value_columns)
+    codes = [code for code in missing if not isinstance(code, str)]
+    table = _read_rows(product, header, by_kind, value_columns, codes=codes)
     if not len(table):
         raise InputError(f"{product}: it has a header, but no points.", key="levelling.none")
     _check_rows(product, by_kind, table)
@@ -260,19 +266,23 @@ def _find_column(columns: list[_Column], kind: str) -> _Column | None:
 
 
 def _read_rows(
-    product: CsvFile, header: list[str], by_kind: dict[str, _Column], value_columns: list[_Column]
+    product: CsvFile,
+    header: list[str],
+    by_kind: dict[str, _Column],
+    value_columns: list[_Column],
+    *,
+    codes: Sequence[float],
 ) -> pd.DataFrame:
     """Return the rows: texts `point`, `building`, `date`, numbers `easting`, `northing`,
-    `error`, and the values."""
+    `error`, and the values; NaN in place of `codes`."""
     texts = {by_kind[kind].name: pa.string() for kind in TEXTS if kind in by_kind}
     numbers = {
         by_kind[kind].name: pa.float64()
         for kind in ("easting", "northing", "error")
         if kind in by_kind
-    }
-    table = read_columns(
-        product, header, texts | numbers | {column.name: pa.float64() for column in value_columns}
-    ).to_pandas()
+    } | {column.name: pa.float64() for column in value_columns}
+    table = read_columns(product, header, texts | numbers).to_pandas()
+    table[[*numbers]] = table[[*numbers]].mask(table[[*numbers]].isin(codes))
     for kind in TEXTS:
         table[kind] = table[by_kind[kind].name].fillna("").str.strip() if kind in by_kind else ""
     for kind in ("easting", "northing", "error"):
@@ -291,7 +301,8 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
     )
     limit = MAX_APART_DEG if is_degrees else MAX_APART_M
     apart = ((table[["easting", "northing"]] - places.transform("first")).abs() > limit).any(axis=1)
-    is_other_datum = table["reference"] != table.groupby("point")["reference"].transform("first")
+    datums = table["reference"].mask(table["reference"].isin(MISSING))
+    is_other_datum = datums.notna() & (datums != datums.groupby(table["point"]).transform("first"))
     is_other_datum &= by_kind.get("reference") != by_kind.get("date")
     for kind, is_bad, wanted, key in (
         ("point", table["point"] == "", "a name is needed", "levelling.no_name"),
@@ -305,7 +316,7 @@ def _check_rows(product: CsvFile, by_kind: dict[str, _Column], table: pd.DataFra
         (
             "reference",
             is_other_datum,
-            "the point's first row has another vertical datum; convert the heights to one",
+            "an earlier row of the point has another vertical datum; convert the heights to one",
             "levelling.several_datums",
         ),
         (
@@ -399,9 +410,12 @@ def _assemble(
         list(by_point.groups)
     )
     unit = "mm" if value.unit else _infer_unit(product, heights.to_numpy())
-    values_mm = TO_MM[unit] * heights.to_numpy(float)
+    heights *= TO_MM[unit]
+    values_mm = heights.to_numpy(float)
     _refuse_other_zero(product, heights)
-    if unit == "mm" and _is_first_apart(values_mm, IMPOSSIBLE_MM[1] if value.unit else 0.0):
+    # Without a unit, two dates do not show whether a value is a height or a change.
+    can_differ = unit == "mm" and (value.unit or len(heights.columns) > 2)
+    if can_differ and _is_first_apart(values_mm, IMPOSSIBLE_MM[1] if value.unit else MIN_HEIGHT):
         raise _mixed_error(product, f"{heights.columns[0]:%Y-%m-%d}")
     unit = value.unit or unit
     _check_unit(product, value.name if value.unit else "", unit, values_mm)
@@ -426,32 +440,35 @@ def _assemble(
 
 
 def _refuse_other_zero(product: CsvFile, heights: pd.DataFrame) -> None:
-    """Refuse heights (P, D) that are all 0 at a date, and were not before: they have a new zero."""
-    is_moved = (heights.fillna(0) != 0).any().to_numpy()
-    is_reset = ~is_moved & np.logical_or.accumulate(is_moved) & (heights.count() > 1).to_numpy()
+    """Refuse heights (P, D) in mm that are all 0 at a date, where points had moved: they have
+    a new zero."""
+    is_moved = heights.shift(axis=1).ffill(axis=1).abs() >= MIN_MOVED_MM
+    is_reset = (heights.fillna(0) == 0).all() & (
+        (is_moved & heights.notna()).sum() >= MIN_MOVED_POINTS
+    )
     if is_reset.any():
         raise InputError(
-            f"{product}: all values are 0 on {heights.columns[int(np.argmax(is_reset))]:%Y-%m-%d}, "
-            "and were not before: do later values count from this day? Give heights, or add the "
-            "former settlement to them; 0 is right at the first date alone.",
+            f"{product}: all values are 0 on {is_reset.idxmax():%Y-%m-%d}, and were not before: "
+            "do later values count from this day? Give heights, or add the former settlement to "
+            "them; 0 is right at the first date alone.",
             key="levelling.new_zero",
         )
 
 
 def _is_first_apart(values_mm: NDArray[np.float64], min_gap_mm: float) -> bool:
-    """Return whether the first values of most points are apart from the later ones, as a height
-    is from changes.
+    """Return whether the first values of most points are far larger than the later ones, as a
+    height is larger than changes.
 
     Args:
-        values_mm: (P, D). min_gap_mm: smallest gap that counts.
+        values_mm: (P, D). min_gap_mm: smallest excess that counts.
     """
     with_all = values_mm[np.isfinite(values_mm).all(axis=1)]
     if not len(with_all) or not with_all[:, 0].any():
         return False
-    first, later = with_all[:, :1], with_all[:, 1:]
+    size_mm, later = np.abs(with_all[:, 0]), with_all[:, 1:]
     gap, size, spread = (
         float(np.quantile(each, 0.5, method="lower"))
-        for each in (np.abs(later - first).min(axis=1), np.abs(first), np.ptp(later, axis=1))
+        for each in (size_mm - np.abs(later).max(axis=1), size_mm, np.ptp(later, axis=1))
     )
     return gap > max(min_gap_mm, MAX_GAP_RATIO * spread, MAX_GAP_SHARE * size)
 

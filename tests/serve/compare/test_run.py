@@ -13,12 +13,13 @@ import shapely
 
 from plumbline.core.errors import InputError
 from plumbline.pretrained import PACKAGE
-from plumbline.serve.compare.run import place_points
+from plumbline.serve.compare.run import place_points, warn_of_datum
 from plumbline.serve.request import Request
 from plumbline.sources.city.in_memory import CityInMemory
 from plumbline.sources.city.labels import read_labels
 from plumbline.sources.crs import GLOBE, transformer
 from plumbline.sources.levelling import Levelling
+from tests.refusals import warned
 from tests.serve.map.town import document_in
 from tests.tiny import run_cli
 
@@ -28,7 +29,7 @@ SUNK, SUNK_MM = "H000", 40.0
 
 @pytest.fixture(scope="module")
 def levels():
-    """A long table: bolts along the walls of all houses, which stand still, from a benchmark that rises by 7 mm."""
+    """A long table: bolts along the walls of all houses, which stand still, from a benchmark that rises by 10 mm."""
     footprints = geopandas.read_file(BASE / "fp.gpkg")
     rng, rows = np.random.default_rng(1), []
     for name, shape in zip(footprints["building_id"], footprints.geometry, strict=True):
@@ -36,7 +37,7 @@ def levels():
         for number, (east, north) in enumerate(
             np.concatenate([corners[:-1] * (1 - part) + corners[1:] * part for part in (0, 1 / 3, 2 / 3)])
         ):
-            for date, moved in (("2019-08-10", 0.0), ("2023-07-10", -7.0 - SUNK_MM * (name == SUNK))):
+            for date, moved in (("2019-08-10", 0.0), ("2023-07-10", -10.0 - SUNK_MM * (name == SUNK))):
                 height = 40 + (moved + rng.normal(0, 0.3)) / 1e3
                 rows.append((f"{name}-{number}", east, north, date, round(height, 5)))
     return pd.DataFrame(rows, columns=["point", "easting", "northing", "date", "height_m"])
@@ -65,7 +66,7 @@ def test_the_table_tells_where_both_agree(done, levels):
     points = geopandas.read_file(folder / "compare.gpkg", layer="levelling")
     assert sorted(name for name, _ in pyogrio.list_layers(folder / "compare.gpkg")) == ["compared", "levelling"]
     assert len(points) == levels["point"].nunique()
-    assert points["change_mm"].median() == pytest.approx(-7, abs=0.2)
+    assert points["change_mm"].median() == pytest.approx(-10, abs=0.2)
     assert table.loc[SUNK, "settlement_difference_mm"] == pytest.approx(SUNK_MM, abs=8)
     agrees = table["settlement_agrees"].dropna().astype(bool)
     assert len(agrees) > 30
@@ -75,6 +76,12 @@ def test_the_table_tells_where_both_agree(done, levels):
     # A constant error is warned of, though all agree.
     assert re.search(r"WARNING levels\.csv: .*\+\d\.\d mm", ended.err)
     assert "mm less settlement everywhere" in ended.out or "mm more settlement everywhere" in ended.out
+
+
+@pytest.mark.parametrize(("datum_mm", "is_warned"), [(0.4, False), (-2.5, True), (np.nan, False)])
+def test_only_a_datum_that_matters_is_warned_of(caplog, datum_mm, is_warned):
+    warn_of_datum(Path("levels.csv"), datum_mm, 0.07)
+    assert bool(warned(caplog, "levelling.datum_offset", "levels.csv", "0.1 mm")) == is_warned
 
 
 def test_the_picture_has_a_dot_for_each_figure(done):
@@ -95,7 +102,7 @@ def test_the_map_has_the_points_beside_their_buildings(done):
     for name in ("settlement_mm", "levelled_settlement_mm", "settlement_difference_mm"):
         assert sunk[0][name] == pytest.approx(table.loc[SUNK, name], abs=1e-4)
     assert sunk[0]["settlement_agrees"] is False
-    assert sunk[0]["change_mm"] == pytest.approx(-7 - SUNK_MM, abs=1.5)
+    assert sunk[0]["change_mm"] == pytest.approx(-10 - SUNK_MM, abs=1.5)
 
 
 def test_labels_are_those_of_adapt(done):

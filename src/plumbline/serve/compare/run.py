@@ -58,6 +58,10 @@ MAX_LABEL_SPACING_M = 1.5 * BAY_M
 most of a damage."""
 MAX_DATUM_ERRORS = 3.0
 """Largest difference of the datums without a warning, in standard errors."""
+MIN_DATUM_MM = 2.0
+"""Smallest difference of the datums with a warning, mm. Smaller ones are usual: good levels over
+4 km from the benchmark have an error of 2 mm (1 mm per root of km), which all points share and the
+standard error does not count."""
 
 
 class PlacedPoints(NamedTuple):
@@ -123,17 +127,7 @@ def compare(
     comparison = compare_houses(houses, judged.table, answer.prepared.whole, period)._replace(
         left_out=left_out
     )
-    datum_mm, datum_std_mm = comparison.datum_mm, comparison.datum_std_mm
-    if abs(datum_mm) > MAX_DATUM_ERRORS * datum_std_mm:
-        warn(
-            "%s: all settlements by radar are off the levelled ones by %+.1f mm (median, standard "
-            "error %.1f mm), which is taken off. Agreement does not show such an error: is the "
-            "reference point or the zero of the levels another one?",
-            levelling,
-            datum_mm,
-            datum_std_mm,
-            key="levelling.datum_offset",
-        )
+    warn_of_datum(levelling, comparison.datum_mm, comparison.datum_std_mm)
     point_rows = point_table(
         levels, placed.row, placed.xy, judged.table["building_id"].to_numpy(), comparison
     )
@@ -150,6 +144,20 @@ def compare(
     if labels is not None:
         write_labels(houses, comparison, labels)
     return comparison
+
+
+def warn_of_datum(levelling: Path, datum_mm: float, datum_std_mm: float) -> None:
+    """Warn if the datums of radar and levelling differ by a size that is certain and matters."""
+    if abs(datum_mm) > MIN_DATUM_MM and abs(datum_mm) > MAX_DATUM_ERRORS * datum_std_mm:
+        warn(
+            "%s: all settlements by radar are off the levelled ones by %+.1f mm (median, standard "
+            "error %.1f mm), which is taken off. Agreement does not show such an error: is the "
+            "reference point or the zero of the levels another one?",
+            levelling,
+            datum_mm,
+            datum_std_mm,
+            key="levelling.datum_offset",
+        )
 
 
 def without_misread(
