@@ -1,13 +1,17 @@
 """Footprints in many CRSs, in whatever unit and order of axes, end up at one place."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import geopandas
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import rasterio
 import shapely
 import yaml
 
@@ -170,6 +174,30 @@ def test_a_datum_whose_grid_is_missing_is_warned_of_with_its_error_and_the_comma
         assert not warned(caplog, "crs.approximate_datum")
     else:
         assert len(warned(caplog, "crs.approximate_datum", "f.gpkg", f"EPSG:{wanted}", *signs)) == 1
+
+
+GRID_CODE = """
+import geopandas, shapely
+from plumbline.sources.footprints.buildings import reprojected
+ntf = geopandas.GeoDataFrame(geometry=[shapely.Point(2.3, 48.8)], crs=4275)
+moved = reprojected("f", ntf.to_crs(27572), "EPSG:32631")
+print(moved.distance(ntf.set_crs(4326, allow_override=True).to_crs(32631)).max())
+"""
+
+
+def test_an_installed_grid_that_leads_to_etrs89_is_used_for_a_plane_of_wgs_84(tmp_path):
+    """The grid of this test takes degrees of NTF as those of ETRS89: 50 m beside those of WGS 84."""
+    about = {"driver": "GTiff", "width": 30, "height": 20, "count": 2, "dtype": "float32", "crs": "EPSG:4275"}
+    corner = rasterio.transform.from_origin(-6, 53, 1, 1)
+    with rasterio.open(tmp_path / "fr_ign_ntf_r93.tif", "w", **about, transform=corner) as grid:
+        grid.write(np.zeros((2, 20, 30), np.float32))
+        grid.descriptions, grid.units = ("latitude_offset", "longitude_offset"), ("arc-second",) * 2
+        grid.update_tags(TYPE="HORIZONTAL_OFFSET", AREA_OR_POINT="Point")
+    environment = os.environ | {"PROJ_DATA": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", GRID_CODE], env=environment, capture_output=True, text=True, check=True
+    )
+    assert float(ended.stdout) < 0.1
 
 
 def test_shapes_without_coordinates_have_no_place_to_be_warned_of():
