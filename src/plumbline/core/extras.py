@@ -4,6 +4,7 @@ missing."""
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from importlib import metadata, util
@@ -45,6 +46,10 @@ FOREIGN = {
     "LD_LIBRARY_PATH": ("libstdc++.so.6", "libsqlite3.so.0", "libproj.so*", "libgdal.so*"),
 }
 """Variable with folders -> files in them that take the place of those of this installation."""
+SYSTEM_FOLDERS = re.compile(
+    r"(/usr)?/lib(32|64)?(/[^/]*-linux-gnu[^/]*)?/?$|/usr/local/cuda|.*/gcc"
+)
+"""Pattern of folders of the system's loader, of CUDA and of compilers: no installation's own."""
 
 
 class ExtraMissing(InputError):
@@ -59,15 +64,17 @@ class ExtraMissing(InputError):
 
 
 def find_foreign_libraries() -> list[tuple[str, str]]:
-    """Return the variables that bring libraries of another installation, with each file."""
-    return [
+    """Return the variables that bring libraries of another installation, each with its first
+    file."""
+    files = [
         (name, str(file))
         for name, patterns in FOREIGN.items()
         for folder in os.environ.get(name, "").split(os.pathsep)
-        if folder and not Path(folder).is_relative_to(sys.prefix)
+        if folder and not (SYSTEM_FOLDERS.match(folder) or Path(folder).is_relative_to(sys.prefix))
         for pattern in patterns
         for file in Path(folder).glob(pattern)
     ]
+    return list(dict(reversed(files)).items())[::-1]
 
 
 def install(extra: str, option: str = "") -> str:

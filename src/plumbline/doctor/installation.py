@@ -256,8 +256,7 @@ def check_grids() -> Iterator[Finding]:
     from plumbline.sources.datum_errors import find_missing_grids
 
     grids = {
-        country: find_missing_grids(CRS(crs), CRS("EPSG:4258"), place, math.inf)[0]
-        or find_missing_grids(CRS(crs), CRS("EPSG:4326"), place, math.inf)[0]
+        country: find_missing_grids(CRS(crs), CRS("EPSG:4326"), place, math.inf)[0]
         for country, (crs, place) in NATIONAL_GRIDS.items()
     }
     missing = [f"{country} ({', '.join(names)})" for country, names in grids.items() if names]

@@ -4,12 +4,14 @@ products of a city."""
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from pyproj import CRS, Proj, Transformer
+from pyproj.datadir import append_data_dir
 from pyproj.exceptions import ProjError
 
 from plumbline.core.console import log, warn
@@ -30,6 +32,9 @@ turns by 28 degrees in Iceland (docs/decisions/0040)."""
 STEP_DEG = 1e-5
 NEAR_POLE_DEG = 0.1
 """Distance from a pole within which east and north differ from house to house."""
+
+if GRID_FOLDERS := os.environ.get("PLUMBLINE_GRIDS"):
+    append_data_dir(GRID_FOLDERS)
 
 
 @functools.lru_cache(maxsize=64)

@@ -1,13 +1,17 @@
 """Footprints in many CRSs, in whatever unit and order of axes, end up at one place."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 
 import geopandas
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import rasterio
 import shapely
 import yaml
 
@@ -145,10 +149,17 @@ def test_without_a_way_the_datum_is_taken_for_the_other_with_a_warning(caplog):
     ("code", "place", "wanted", "signs"),
     [
         pytest.param(27700, (-1.3, 52.6), 3035, ("3 m", "0.03 m", "--file uk_os_OSTN15_NTv2"), id="British"),
-        pytest.param(31467, (9, 50), 32632, ("3 m", "1 m", "--file de_adv_BETA2007.tif"), id="German"),
+        pytest.param(31467, (9, 50), 32632, ("3 m", "0.1 m", "--file de_hvbg_hessen"), id="Hesse, not all of Germany"),
         pytest.param(27572, (2.3, 48.8), 2154, ("3 m", "1 m", "--file fr_ign"), id="French"),
-        pytest.param(3003, (9, 45), 32632, ("4 m", "QGIS"), id="Italian, for which there is no grid"),
+        pytest.param(3003, (9, 45), 32632, ("4 m", "source offers"), id="Italian, for which there is no grid"),
+        pytest.param(27572, (2.3, 48.8), 32631, ("2 m", "1 m", "--file fr_ign"), id="French, through ETRS89"),
         pytest.param(4267, (-100, 40), 32614, ("7 m", "--file us_noaa_conus.tif"), id="American"),
+        pytest.param(4267, (-74, 40.7), 32618, ("10 m", "--file us_noaa_conus.tif"), id="New York, not Canada's"),
+        pytest.param(7855, (145, -37), 32755, None, id="Australian of today"),
+        pytest.param(6318, (-95, 40), 32615, None, id="American of today"),
+        pytest.param(4549, (120, 30), 32650, None, id="Chinese, for which PROJ has no transformation"),
+        pytest.param(9990, (10, 50), 32632, None, id="ITRF2020"),
+        pytest.param(29902, (-8, 53), 32629, None, id="Irish, for which there is no grid, known to 2 m"),
         pytest.param(28992, (5, 52), 3035, None, id="Dutch, known to 0.25 m without its grid"),
         pytest.param(25832, (9, 50), 32632, None, id="ETRS89 and WGS 84"),
         pytest.param(2056, (8, 47), 32632, None, id="Swiss, as well known as WGS 84 itself"),
@@ -156,11 +167,42 @@ def test_without_a_way_the_datum_is_taken_for_the_other_with_a_warning(caplog):
 )
 def test_a_datum_whose_grid_is_missing_is_warned_of_with_its_error_and_the_command(caplog, code, place, wanted, signs):
     here = geopandas.GeoDataFrame(geometry=[shapely.Point(place).buffer(1e-4)], crs=4326)
-    reprojected("f.gpkg", here.to_crs(code), f"EPSG:{wanted}")
+    there = here.to_crs(code)
+    there.loc[1, "geometry"] = shapely.box(0, 0, 1, 1)  # a fault of a file, which says nothing of its place
+    reprojected("f.gpkg", there[::-1], f"EPSG:{wanted}")
     if signs is None:
         assert not warned(caplog, "crs.approximate_datum")
     else:
         assert len(warned(caplog, "crs.approximate_datum", "f.gpkg", f"EPSG:{wanted}", *signs)) == 1
+
+
+GRID_CODE = """
+import geopandas, shapely
+from plumbline.sources.footprints.buildings import reprojected
+ntf = geopandas.GeoDataFrame(geometry=[shapely.Point(2.3, 48.8)], crs=4275)
+moved = reprojected("f", ntf.to_crs(27572), "EPSG:32631")
+print(moved.distance(ntf.set_crs(4326, allow_override=True).to_crs(32631)).max())
+"""
+
+
+def test_an_installed_grid_that_leads_to_etrs89_is_used_for_a_plane_of_wgs_84(tmp_path):
+    """The grid of this test takes degrees of NTF as those of ETRS89: 50 m beside those of WGS 84."""
+    about = {"driver": "GTiff", "width": 30, "height": 20, "count": 2, "dtype": "float32", "crs": "EPSG:4275"}
+    corner = rasterio.transform.from_origin(-6, 53, 1, 1)
+    with rasterio.open(tmp_path / "fr_ign_ntf_r93.tif", "w", **about, transform=corner) as grid:
+        grid.write(np.zeros((2, 20, 30), np.float32))
+        grid.descriptions, grid.units = ("latitude_offset", "longitude_offset"), ("arc-second",) * 2
+        grid.update_tags(TYPE="HORIZONTAL_OFFSET", AREA_OR_POINT="Point")
+    environment = os.environ | {"PROJ_DATA": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "-c", GRID_CODE], env=environment, capture_output=True, text=True, check=True
+    )
+    assert float(ended.stdout) < 0.1
+
+
+def test_shapes_without_coordinates_have_no_place_to_be_warned_of():
+    empty = geopandas.GeoDataFrame(geometry=[shapely.Polygon()], crs=27700)
+    assert reprojected("f.gpkg", empty, "EPSG:3035").crs == "EPSG:3035"
 
 
 def unnamed(path, table, kind):

@@ -177,5 +177,6 @@ def test_a_stated_code_in_a_column_of_angles_leaves_its_points_out(tmp_path, cap
 
 def test_points_in_a_datum_known_to_metres_are_warned_of(tmp_path, caplog):
     table = [row | {"Lat": f"52.60{number}", "Lon": "-1.3"} for number, row in enumerate(rows())]
+    table[0] |= {"Lat": "51.5", "Lon": "3"}  # in the sea, where no grid is
     read_points(write(tmp_path, text(table)), {"*": described(crs="EPSG:4277")})
     assert len(warned(caplog, "crs.approximate_datum", "c.txt", "OSGB36", "uk_os_OSTN15")) == 1

@@ -21,7 +21,11 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
-from plumbline.sources.datum_errors import warn_of_datum_error
+from plumbline.sources.datum_errors import (
+    ETRS89,
+    is_better_through_etrs89,
+    warn_of_datum_error,
+)
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
@@ -101,7 +105,7 @@ def _missing_crs_error(path: Path, frame: geopandas.GeoDataFrame) -> InputError:
 
 
 def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopandas.GeoDataFrame:
-    """Reproject `frame` to another CRS: directly, or through WGS 84 if that is better.
+    """Reproject `frame` to another CRS: directly, or through ETRS89 or WGS 84 if that is better.
 
     From ED50 to EPSG:3035, for example, PROJ has no transformation for all of Europe and uses the
     degrees as those of ETRS89, which shifts footprints by 100 m. To WGS 84 it has one.
@@ -113,11 +117,15 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
         ProjError: there is no transformation at all.
     """
     by_default = frame.to_crs(crs)
-    if frame.crs == by_default.crs:
+    places = shapely.get_coordinates(frame.geometry.to_numpy())
+    if frame.crs == by_default.crs or not len(places):
         return by_default
     is_finite = np.isfinite(shapely.get_coordinates(by_default.geometry)).all()
-    x, y = shapely.get_coordinates(frame.geometry.to_numpy())[0].tolist()
-    for steps in ((frame.crs, crs), (frame.crs, GLOBE, crs)):
+    x, y = np.median(places, axis=0).tolist()
+    routes = [(frame.crs, crs), (frame.crs, GLOBE, crs)]
+    if is_better_through_etrs89(frame.crs, by_default.crs, (x, y)):
+        routes.insert(0, (frame.crs, ETRS89, crs))
+    for steps in routes:
         try:
             transformers = [
                 Transformer.from_crs(*pair, always_xy=True, allow_ballpark=False)
@@ -134,7 +142,6 @@ def reprojected(source: str, frame: geopandas.GeoDataFrame, crs: str) -> geopand
                 geopandas.GeoSeries(geometry, index=frame.index, crs=by_default.crs)
             )
     ballpark = Transformer.from_crs(frame.crs, by_default.crs, always_xy=True)
-    ballpark.transform(x, y)
     warn_of_datum_error(source, [ballpark], (x, y), crs)
     return by_default
 

@@ -113,10 +113,8 @@ def open_table(
                 )
             points = reader.track(rows, table, name=name, plane=plane, epochs=epochs, days=days)
             if not number and product.start == 0 and plane.transformer and len(points):
-                x, y = reader.positions(rows[:1], table[:1])
-                warn_of_datum_error(
-                    source, [plane.transformer], (float(x[0]), float(y[0])), plane.crs
-                )
+                x, y = map(float, np.nanmedian(reader.positions(rows, table), axis=1))
+                warn_of_datum_error(source, [plane.transformer], (x, y), plane.crs)
             yield points
         if empty:
             raise InputError(
