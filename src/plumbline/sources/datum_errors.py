@@ -20,7 +20,7 @@ ETRS89 = "EPSG:4258"
 """Degrees of Europe's datum, to which national grids lead that do not lead to WGS 84."""
 MIN_WARNED_ERROR_M = 1.0
 """Smallest error of a transformation between datums that is warned of, if a grid reduces it."""
-MAX_UNIMPROVED_ERROR_M = 2.0
+MAX_UNIMPROVED_ERROR_M = 2.5
 """Largest error of a transformation that is not warned of, if no grid reduces it: nothing can be
 done, and a radar places its scatterers no better."""
 BALLPARK_ERROR_M = 100.0

@@ -21,11 +21,7 @@ from plumbline.core.console import log, warn
 from plumbline.core.errors import InputError
 from plumbline.params import PARAMS_FILE, Footprints
 from plumbline.sources.crs import GLOBE
-from plumbline.sources.datum_errors import (
-    ETRS89,
-    is_better_through_etrs89,
-    warn_of_datum_error,
-)
+from plumbline.sources.datum_errors import ETRS89, is_better_through_etrs89, warn_of_datum_error
 from plumbline.sources.files.opened import fits
 from plumbline.sources.footprints.area import Area
 from plumbline.sources.footprints.building_parts import drop_parts, warn_of_overlap
