@@ -76,7 +76,7 @@ def add_view(path: Path, layer: str, track: str, epochs: Sequence[str]) -> None:
 
 
 def _add_displacements(database: sqlite3.Connection, table: str, epochs: Sequence[str]) -> None:
-    """Make a table anew with the displacements, mm, as columns that are computed.
+    """Add the displacements, mm, to a table, as columns that are computed.
 
     Adding them one by one takes a time that grows with the square of their number.
     """
