@@ -7,7 +7,7 @@ import shapely
 
 from plumbline.params import Prepare
 from plumbline.prepare.buildings import prepare_buildings
-from plumbline.prepare.response.shapes import ALL, CORNER, END, Places, Shape, displacement, strains_per_mm
+from plumbline.prepare.response.shapes import ALL, CORNER, END, Shape, ShapeProfiles, displacement, strains_per_mm
 from plumbline.sources.points.track import Track
 from plumbline.validate.measure import least_squares
 
@@ -40,7 +40,7 @@ def judge(quadrant, drop_mm, tilt=(0.0, 0.0), settlement_mm=0.0):
     x, y = np.meshgrid(np.linspace(-7.5, 7.5, 9), np.linspace(-5.5, 5.5, 7))
     position = np.column_stack([x.ravel(), y.ravel()])
     shape = quadrant if isinstance(quadrant, Shape) else FIRST[quadrant]
-    unit_drop, _ = displacement(shape, Places(*position.T[:, None], SIDES[None]))
+    unit_drop, _ = displacement(shape, ShapeProfiles(*position.T[:, None], SIDES[None]))
     up = -drop_mm * unit_drop[0] - settlement_mm + position @ np.array(tilt)
     motion = np.column_stack([np.zeros_like(up), np.zeros_like(up), up])
     tracks = [satellite("a", ASCENDING, motion, position), satellite("d", DESCENDING, motion, position)]
