@@ -64,8 +64,7 @@ def repeat_scatterers(city: Path, factor: float) -> None:
         table = table.iloc[rows]
         if factor > 1:
             table["pid"] = [f"{number:010d}" for number in range(count)]
-            for column in ("easting", "northing"):
-                table[column] += rng.uniform(-2, 2, count).round(2)
+            move(table, rng)
         table.to_csv(path, index=False)
 
 
@@ -77,7 +76,15 @@ def repeat_tracks(city: Path, tracks: int) -> None:
     for number in range(len(files), tracks):
         parts = files[number % len(files)].name.split("_")
         parts[2] = f"{100 + number:03d}"
-        (city / "_".join(parts)).write_bytes(files[number % len(files)].read_bytes())
+        table = pd.read_csv(files[number % len(files)], dtype={"pid": str})
+        move(table, np.random.default_rng(number))  # the same places twice would be refused
+        table.to_csv(city / "_".join(parts), index=False)
+
+
+def move(table: pd.DataFrame, rng: np.random.Generator) -> None:
+    """Move scatterers by up to 2 m along each axis."""
+    for column in ("easting", "northing"):
+        table[column] += rng.uniform(-2, 2, len(table)).round(2)
 
 
 def products(city: Path) -> list[Path]:
