@@ -21,7 +21,7 @@ from plumbline.prepare.buildings import Prepared
 from plumbline.prepare.features.build import recover
 from plumbline.prepare.features.definition import GEOMETRY, SLOPE, names
 from plumbline.prepare.features.sequences import Sequences
-from plumbline.prepare.response.rigid_body import rigid_design, solve_systems
+from plumbline.prepare.response.rigid_body import make_systems, rigid_design, shared_products
 from plumbline.prepare.response.shapes import damage_pattern
 from plumbline.prepare.scatterers import ObservationPeriod, period_overlap, rectangles
 from plumbline.prepare.series.beginning import BEGINNINGS, TIME, Clock, Course, CourseEvidence
@@ -205,25 +205,25 @@ def _fit_amplitudes(y: Float, design: Float, weight: Float) -> _Amplitudes:
             then to the pattern.
         weight: (b, P) 1/mm2, 0 for scatterers of other tracks.
     """
-    columns, epochs = design.shape[2], y.shape[::2]
     has_value = np.isfinite(y)
     epoch_weight = (has_value * weight[..., None]).transpose(0, 2, 1)
-    pairs = (design[..., :, None] * design[..., None, :]).reshape(*design.shape[:2], columns**2)
-    system = np.empty((columns, columns + 1, *epochs))
-    system[:, :-1] = (epoch_weight @ pairs).reshape(*epochs, columns, columns).transpose(2, 3, 0, 1)
-    system[:, -1] = (
-        (epoch_weight * np.where(has_value, y, 0).transpose(0, 2, 1)) @ design
-    ).transpose(2, 0, 1)
-    system[np.arange(columns), np.arange(columns)] += PRIOR[:, None, None]
-    value = np.empty((columns, *epochs))
-    solve_systems(system, np.empty((columns - 1, columns, *epochs)), value)
+    of_values = (epoch_weight * np.where(has_value, y, 0).transpose(0, 2, 1)) @ design
+    columns = design.shape[2]
+    systems = make_systems(columns - 1, y.shape[::2])
+    systems.shared[:] = (epoch_weight @ shared_products(design)).transpose(2, 0, 1)
+    # Each shared column's product with the pattern gives its place to that with the values.
+    at_end = np.cumsum(np.arange(columns, 1, -1)) - 1
+    systems.last[:-2] = systems.shared[at_end]
+    systems.shared[at_end] = of_values[..., :-1].transpose(2, 0, 1)
+    systems.last[-2] = of_values[..., -1]
+    systems.last[-1] = (epoch_weight @ design[..., -1:] ** 2)[..., 0]
+    systems.solve(np.broadcast_to(PRIOR[:, None, None], (columns, *y.shape[::2])))
+    value = systems.solution[-1]
     # The last pivot is the inverse variance of the last parameter, marginal over the others.
-    variance = 1 / np.maximum(system[-1, -2], WEAK**-2.0)
+    variance = 1 / np.maximum(systems.last[-1], WEAK**-2.0)
     median_variance = np.median(variance, axis=1)
     is_precise = variance <= MAX_VARIANCE_RATIO * median_variance[:, None]
     is_resolved = (
-        np.isfinite(value[-1]).all(1)
-        & (median_variance < WEAK)
-        & (is_precise.sum(1) >= TREND_EPOCHS)
+        np.isfinite(value).all(1) & (median_variance < WEAK) & (is_precise.sum(1) >= TREND_EPOCHS)
     )
-    return _Amplitudes(value[-1], is_precise, median_variance, is_resolved)
+    return _Amplitudes(value, is_precise, median_variance, is_resolved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,38 +69,31 @@ def student_fits(
 ) -> Fit:
     """Fit each system F times with one different column; the shared part is computed once.
 
-    The fits are computed in the precision of `last_column`.
-
     Args:
         shared: (b, P, K - 1) columns of all fits. last_column: (b, F, P) the last column of each.
         values, error, mask: (b, P). prior: (b, F, K) prior inverse variances of the parameters.
     """
     buildings, fits, points = last_column.shape
     size = min(max(1, BLOCK // max(fits * points, 1)), max(buildings, 1))
-    real = last_column.dtype
-    workspace = _make_workspace(size, points, fits, prior.shape[2], real)
+    workspace = _make_workspace(size, points, fits, shared.shape[2])
     fit = Fit(
-        solution=np.empty(prior.shape, real),
-        residual=np.empty((buildings, points, fits), real),
-        weight=np.empty((buildings, points, fits), real),
-        spread=np.empty((buildings, fits), real),
-        last_precision=np.empty((buildings, fits), real),
+        solution=np.empty(prior.shape),
+        residual=np.empty((buildings, points, fits)),
+        weight=np.empty((buildings, points, fits)),
+        spread=np.empty((buildings, fits)),
+        last_precision=np.empty((buildings, fits)),
     )
     for start in range(0, buildings, size):
         at = slice(start, min(start + size, buildings))
-        block_fit, block_workspace = (
-            Fit(*(part[at] for part in fit)),
-            workspace.first(at.stop - start),
-        )
         _fit_block(
-            shared[at].astype(real),
+            shared[at],
             last_column[at],
-            values[at].astype(real),
-            error=error[at].astype(real),
+            values[at],
+            error=error[at],
             mask=mask[at],
             prior=prior[at],
-            fit=block_fit,
-            workspace=block_workspace,
+            fit=Fit(*(part[at] for part in fit)),
+            workspace=workspace.first(at.stop - start),
         )
     return fit._replace(
         residual=fit.residual.transpose(0, 2, 1), weight=fit.weight.transpose(0, 2, 1)
@@ -115,30 +108,17 @@ class _Workspace(NamedTuple):
 
     cells: Float
     """(3, b, P, F)"""
-    sums: Float
-    """(J, b, F) sums of products: of pairs of the shared columns, of them with the values,
-    and of the last column."""
-    system: Float
-    """(K, K + 1, b, F) normal matrices, and right-hand sides as their last column."""
-    outer: Float
-    """(K - 1, K, b, F)"""
-    solution: Float
-    """(1 + K, b, F); the first is 1, the factor of the values."""
+    systems: Systems
 
     def first(self, count: int) -> _Workspace:
         """Return the part for `count` systems."""
-        return _Workspace(self.cells[:, :count], *(part[..., :count, :] for part in self[1:]))
+        return _Workspace(
+            self.cells[:, :count], Systems(*(part[:, :count] for part in self.systems))
+        )
 
 
-def _make_workspace(
-    size: int, points: int, fits: int, columns: int, real: np.dtype[Any]
-) -> _Workspace:
-    products = (columns - 1) * (columns + 2) // 2 + columns + 1
-    lead = (products,), (columns, columns + 1), (columns - 1, columns), (1 + columns,)
-    return _Workspace(
-        np.empty((3, size, points, fits), real),
-        *(np.ones((*shape, size, fits), real) for shape in lead),
-    )
+def _make_workspace(size: int, points: int, fits: int, shared: int) -> _Workspace:
+    return _Workspace(np.empty((3, size, points, fits)), make_systems(shared, (size, fits)))
 
 
 def _fit_block(
@@ -153,57 +133,46 @@ def _fit_block(
     workspace: _Workspace,
 ) -> None:
     """Fit one block into `fit`; arrays are (b, P, F), so that a value's fits are neighbours."""
-    columns = shared.shape[2]
-    lower, cell_sum = np.tril_indices(columns), _index_sums(columns)
-    masked = values * mask
-    shared = shared * mask[..., None]
-    products = np.concatenate(
-        [shared[..., lower[0]] * shared[..., lower[1]], shared * values[..., None]], axis=2
+    systems = workspace.systems
+    shared_and_values = np.concatenate(
+        [shared * mask[..., None], (values * mask)[..., None]], axis=2
     )
-    products = np.ascontiguousarray(products.transpose(0, 2, 1))
-    beside = np.ascontiguousarray(
-        np.concatenate([shared, masked[..., None]], axis=2).transpose(0, 2, 1)
-    )
-    # Times the solution, values less what the shared columns explain.
-    values_and_shared = np.concatenate([masked[..., None], -shared], axis=2)
+    beside = np.ascontiguousarray(shared_and_values.transpose(0, 2, 1))
+    products = np.ascontiguousarray(shared_products(shared_and_values).transpose(0, 2, 1))
     column, precision, lever = workspace.cells
     np.multiply(last_column.transpose(0, 2, 1), mask[..., None], out=column)
     count = np.maximum(mask.sum(1), 1)[:, None]
     # Systems are solved together: a column of zeros in this one, as of a track without points,
     # takes no freedom.
-    needed = (shared != 0).any(1).sum(1)[:, None] + (column != 0).any(1)
-    excess = (count / np.maximum(count - needed + 1, 1)).astype(column.dtype)
+    needed = (beside[:, :-1] != 0).any(2).sum(1)[:, None] + (column != 0).any(1)
+    excess = count / np.maximum(count - needed + 1, 1)
     # Values outside of the mask have an infinite error.
     error_2 = error**2
     error_2_or_inf = np.where(mask, error_2, np.inf)[..., None]
     mask_and_error_2 = np.stack([mask, np.where(mask, error_2, 0)], axis=1)
-    prior_by_column = np.ascontiguousarray(np.moveaxis(prior, 2, 0), column.dtype)
+    prior_by_column = np.ascontiguousarray(np.moveaxis(prior, 2, 0))
 
     residual, weight, spread = fit.residual, fit.weight, fit.spread
     spread[:] = FIRST_SPREAD
     first_variance = error_2_or_inf + FIRST_SPREAD**2
     np.divide(1.0, first_variance, out=precision)
     weight[:] = precision
-    system = workspace.system.reshape(-1, *spread.shape)
-    of_pairs, of_last = (
-        part.swapaxes(0, 1) for part in np.split(workspace.sums[:-1], [products.shape[1]])
-    )
+    of_shared, of_last = systems.shared.swapaxes(0, 1), systems.last[:-1].swapaxes(0, 1)
+    solution = systems.solution.swapaxes(0, 1)
     for step in range(ITERATIONS):
         if step > START:
             np.add(error_2_or_inf, (spread**2)[:, None], out=precision)
             np.divide(1.0, precision, out=precision)
             weight *= precision
-        np.matmul(products, weight, out=of_pairs)
+        np.matmul(products, weight, out=of_shared)
         np.multiply(weight, column, out=lever)
         np.matmul(beside, lever, out=of_last)
-        np.einsum("bpf,bpf->bf", lever, column, out=workspace.sums[-1])
-        np.take(workspace.sums, cell_sum, axis=0, out=system, mode="clip")
-        system[:: columns + 3] += prior_by_column
-        solve_systems(
-            system.reshape(workspace.system.shape), workspace.outer, workspace.solution[1:]
-        )
-        np.matmul(values_and_shared, workspace.solution[:-1].swapaxes(0, 1), out=residual)
-        residual -= np.multiply(column, workspace.solution[-1][:, None], out=lever)
+        np.einsum("bpf,bpf->bf", lever, column, out=systems.last[-1])
+        systems.solve(prior_by_column)
+        # The factor of the values is -1: this is what the columns explain, less the values. Only
+        # its square and, at the end, its negative are needed.
+        np.matmul(shared_and_values, solution[:, :-1], out=residual)
+        residual += np.multiply(column, solution[:, -1:], out=lever)
         square = np.multiply(residual, residual, out=lever)
         # Weights of Student's t distribution: (f + 1) / (f + r^2 / variance); f is 1 in the first
         # steps, whose weights are times the precision at once.
@@ -220,41 +189,88 @@ def _fit_block(
         square *= share
         square_sum = np.einsum("bpf,bpf->bf", square, weight) * excess
         total_share, total_error_2 = (mask_and_error_2 @ share).swapaxes(0, 1)
-        beyond = (square_sum - total_error_2) / np.maximum(total_share, np.finfo(share.dtype).tiny)
+        beyond = (square_sum - total_error_2) / np.maximum(total_share, np.finfo(float).tiny)
         np.sqrt(np.maximum(beyond, LEAST_SPREAD**2), out=spread)
-    fit.solution[:] = np.moveaxis(workspace.solution[1:], 0, 2)
-    fit.last_precision[:] = workspace.system[-1, -2]
+    np.negative(residual, out=residual)
+    fit.solution[..., :-1] = np.moveaxis(systems.solution[:-2], 0, 2)
+    fit.solution[..., -1] = systems.solution[-1]
+    fit.last_precision[:] = systems.last[-1]
 
 
-def _index_sums(columns: int) -> NDArray[np.intp]:
-    """Return the index of the sum in each cell of a system with `columns` shared columns."""
-    pairs = columns * (columns + 1) // 2
-    cell_sum = np.empty((columns + 1, columns + 2), np.intp)
-    lower = np.tril_indices(columns)
-    cell_sum[lower] = cell_sum[lower[::-1]] = np.arange(pairs)
-    cell_sum[:-1, -1] = pairs + np.arange(columns)
-    cell_sum[-1, :-2] = cell_sum[:-1, -2] = pairs + columns + np.arange(columns)
-    cell_sum[-1, -2:] = pairs + 2 * columns + 1, pairs + 2 * columns
-    return cell_sum.ravel()
+class Systems(NamedTuple):
+    """Normal equations of least squares with N shared columns and a last one, and memory to
+    solve them."""
+
+    shared: Float
+    """(N (N + 3) / 2, ...) for each shared column in turn, its products with itself, with the
+    shared columns after it, and with the values: see `shared_products`."""
+    last: Float
+    """(N + 2, ...) products of the last column with each shared one, with the values, and with
+    itself. The latter is its pivot once they are solved: the inverse variance of its parameter,
+    marginal over the others."""
+    ratio: Float
+    """(N (N + 3) / 2, ...) rows of L', each followed by those of the values and of the last
+    column."""
+    spare: Float
+    """(N + 1, ...)"""
+    solution: Float
+    """(N + 2, ...) parameters of the shared columns, -1 for the values, and that of the last."""
+
+    def solve(self, prior: Float) -> None:
+        """Solve for `solution`; the products are overwritten.
+
+        By L D L' (Golub and Van Loan 2013, section 4.1), step by step over all systems: for
+        matrices this small, much faster than one call a matrix.
+
+        Args:
+            prior: (N + 1, ...) prior inverse variances of the parameters.
+        """
+        last, columns = self.last, len(self.last) - 2
+        ends = np.cumsum(np.arange(columns + 1, 1, -1))
+        rows = [slice(end - columns - 1 + i, end) for i, end in enumerate(ends.tolist())]
+        of_column = [self.shared[row] for row in rows]
+        for column, row in enumerate(rows):
+            pivot, after = of_column[column][0], of_column[column][1:]
+            pivot += prior[column]
+            ratio = self.ratio[row]
+            np.divide(after, pivot, out=ratio[:-1])
+            np.divide(last[column], pivot, out=ratio[-1])
+            for ahead in range(columns - 1 - column):
+                products = self.spare[: len(after) - ahead]
+                np.multiply(ratio[ahead], after[ahead:], out=products)
+                of_column[column + 1 + ahead] -= products
+            last[column + 1 :] -= np.multiply(
+                ratio, last[column], out=self.spare[: columns + 1 - column]
+            )
+        last[-1] += prior[-1]
+        np.divide(last[-2], last[-1], out=self.solution[-1])
+        for column in reversed(range(columns)):
+            explained = np.multiply(
+                self.ratio[rows[column]],
+                self.solution[column + 1 :],
+                out=self.spare[: columns + 1 - column],
+            )
+            np.negative(explained.sum(0, out=self.solution[column]), out=self.solution[column])
 
 
-def solve_systems(system: Float, outer: Float, solution: Float) -> None:
-    """Solve positive definite systems (K, K + 1, ...) for `solution` (K, ...); leave pivots
-    on their diagonal.
+def make_systems(shared: int, shape: tuple[int, ...]) -> Systems:
+    """Make memory for systems of `shared` shared columns and a last one."""
+    triangle = shared * (shared + 3) // 2
+    counts = triangle, shared + 2, triangle, shared + 1, shared + 2
+    systems = Systems(*(np.empty((count, *shape)) for count in counts))
+    systems.solution[-2] = -1
+    return systems
 
-    Elimination step by step over all systems: for matrices this small, much faster than one call a
-    matrix. `outer` is memory for the products that are subtracted.
-    """
-    count = len(solution)
-    for i in range(count - 1):
-        below, beside = np.s_[i + 1 : count], np.s_[i + 1 :]
-        products = outer[i:, i:]
-        np.multiply((system[below, i] / system[i, i])[:, None], system[i, beside], out=products)
-        system[below, beside] -= products
-    right = system[:, -1]
-    for i in range(count - 1, -1, -1):
-        np.divide(right[i], system[i, i], out=solution[i])
-        right[:i] -= system[:i, i] * solution[i]
+
+def shared_products(shared_and_values: Float) -> Float:
+    """Return the products (..., J) that `Systems.shared` sums, of N shared columns and the
+    values (..., N + 1)."""
+    count = shared_and_values.shape[-1]
+    row, column = np.triu_indices(count)
+    of_shared = row < count - 1
+    return np.asarray(
+        shared_and_values[..., row[of_shared]] * shared_and_values[..., column[of_shared]]
+    )
 
 
 def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:
@@ -262,7 +278,7 @@ def misfit(residual: Float, variance: Float, mask: NDArray[np.bool_]) -> Float:
     distribution, up to a constant."""
     # The logarithm of a small value is nothing beside the others', so that `log`, which is faster
     # than `log1p`, is precise enough.
-    scaled = residual**2 * (mask / (FREEDOM * variance)).astype(residual.dtype)
+    scaled = residual**2 * (mask / (FREEDOM * variance))
     scaled += 1
     return np.asarray((FREEDOM + 1) / 2 * np.log(scaled, out=scaled).sum(-1), float)
 
