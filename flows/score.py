@@ -115,7 +115,7 @@ def call_drifted(out: Path, place: str) -> list[str]:
         return []
     for result in drifted(out, place):
         try:
-            call(result.place, result.folder, out)
+            call(result.place, result.folder_name, out)
         except TimeoutError as error:
             return [str(error)]
         mark_called(out, result)

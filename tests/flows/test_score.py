@@ -147,8 +147,8 @@ def test_new_deliveries_are_fetched_judged_and_told_and_no_message_is_lost(impor
 
 def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one = publish(tmp_path, "one", drift="drift")
-    (tmp_path / "town" / one.folder / "drift.json").write_text('{"reasons": ["far"]}')
-    event = tmp_path / "_events" / "town" / f"{one.folder}.json"
+    (tmp_path / "town" / one.folder_name / "drift.json").write_text('{"reasons": ["far"]}')
+    event = tmp_path / "_events" / "town" / f"{one.folder_name}.json"
     events: list[dict[str, Any]] = []
     waiting = {"an event"}
     monkeypatch.setattr("flows.score.emit_event", lambda name, **about: events.append({"name": name, **about}))
@@ -169,7 +169,7 @@ def test_a_drift_is_called_for_where_a_server_stays_to_hear_it(tmp_path: Path, m
     assert event.exists()
     assert len(events) == 2  # the first was not taken, and after the second none is due
     assert events[0] == events[1]
-    assert (events[0]["name"], events[0]["payload"]["result"]) == ("plumbline.drift", one.folder)
+    assert (events[0]["name"], events[0]["payload"]["result"]) == ("plumbline.drift", one.folder_name)
     assert events[0]["payload"]["reasons"] == ["far"]
 
 
@@ -182,9 +182,9 @@ def test_a_damaged_result_holds_up_the_news_of_no_other_place(
     (tmp_path / "params.yaml").write_text(yaml.safe_dump(PARAMS))
     out = tmp_path / "data" / "score"
     sound, cut = publish(out, "one", drift="look"), publish(out, "two")
-    (out / "town" / sound.folder / "drift.json").write_text('{"reasons": ["others"]}')
-    shutil.move(out / "town" / cut.folder, out / "harbour" / cut.folder)
-    (out / "harbour" / cut.folder / "manifest.json").write_text("{")
+    (out / "town" / sound.folder_name / "drift.json").write_text('{"reasons": ["others"]}')
+    shutil.move(out / "town" / cut.folder_name, out / "harbour" / cut.folder_name)
+    (out / "harbour" / cut.folder_name / "manifest.json").write_text("{")
     kind, said = ended()
     assert kind == "FAILED"
     assert said.count("harbour/two-abababab/manifest.json") == 1

@@ -114,8 +114,8 @@ class Place:
         about = {"observed": {"from": "2020-01-01", "to": to or delivery}, "made": f"2026-11-01T00:00:{made:02}+00:00"}
         files = {PREDICTIONS: {"sha256": sha256_file(predictions)}}
         one = publish(self.out, delivery, place=self.name, files=files, **about)
-        predictions.replace(self.out / self.name / one.folder / PREDICTIONS)
-        return one.folder
+        predictions.replace(self.out / self.name / one.folder_name / PREDICTIONS)
+        return one.folder_name
 
     def update(self) -> str:
         update_alarms(self.params, self.name)

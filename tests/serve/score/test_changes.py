@@ -128,5 +128,5 @@ def test_a_direction_or_a_track_that_is_missing_or_new_is_announced(caplog, now,
     def tracks(east):
         return [{"name": f"t{number}", "los": [x, 0.1, 0.8]} for number, x in enumerate(east)]
 
-    _warn_of_tracks(SimpleNamespace(folder="first", tracks=tracks([0.6, -0.6])), tracks(now))
+    _warn_of_tracks(SimpleNamespace(folder_name="first", tracks=tracks([0.6, -0.6])), tracks(now))
     assert bool(warned(caplog, "delivery.other_tracks", "first", "east + west")) == is_warned

@@ -155,6 +155,6 @@ def test_buildings_unlike_any_count_when_they_surely_are_many():
     ],
 )
 def test_what_only_the_answers_show_is_for_a_person(now, wanted, has_inputs):
-    before = SimpleNamespace(**counts(), folder="before")
+    before = SimpleNamespace(**counts(), folder_name="before")
     reference = {"a": drawn(300, 0, 1)} if has_inputs else None
     assert verdict(drawn(300, 0, 2), reference, now, before)[0] == wanted

@@ -20,7 +20,7 @@ def publish(out: Path, delivery: str, version: str = "1", **about: Any) -> Deliv
     usual |= {"observed": {"from": "2020-01-01", "to": "2022-01-01"}, "made": "2026-11-01T00:00:00+00:00"}
     usual |= {"tracks": [], "tiles": 1, "buildings": 1, "compared_with": None, "drift": "none"}
     one = DeliveryResult.model_validate(usual | {key: {} for key in empty} | {"delivery": delivery, **about})
-    write_json(out / one.place / one.folder / MANIFEST, one.model_dump(mode="json"))
+    write_json(out / one.place / one.folder_name / MANIFEST, one.model_dump(mode="json"))
     return one
 
 
@@ -45,7 +45,7 @@ def test_a_delivery_that_was_judged_again_is_told_of_anew(tmp_path: Path):
 @pytest.mark.parametrize("content", ['{"place": "to', "[]", "{}"])
 def test_a_result_that_is_damaged_says_what_to_do(tmp_path: Path, content: str):
     one = publish(tmp_path, "one")
-    (tmp_path / "town" / one.folder / MANIFEST).write_text(content)
+    (tmp_path / "town" / one.folder_name / MANIFEST).write_text(content)
     with pytest.raises(InputError, match=r"manifest\.json: .*Move the folder away"):
         results(tmp_path, "town")
     with pytest.raises(InputError, match=r"two-abababab/manifest\.json: no such file\.$"):

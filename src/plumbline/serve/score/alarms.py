@@ -108,7 +108,7 @@ def update_alarms(params: Params, place: str) -> None:
             {**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules
         ],
         "results": [
-            [r.folder, r.observed["to"], r.made, r.files.get(PREDICTIONS)] for r in delivery_results
+            [r.folder_name, r.observed["to"], r.made, r.files.get(PREDICTIONS)] for r in delivery_results
         ],
     }
     if path.is_file() and read_record(record) == {**derived, "sha256": sha256_file(path)}:
@@ -134,7 +134,7 @@ def derive(
     for step, (date, group) in enumerate(groupby(delivery_results, key=lambda r: r.observed["to"])):
         same_day = list(group)
         table = _join_tables(
-            [_read_result(params.score.out / r.place / r.folder) for r in same_day]
+            [_read_result(params.score.out / r.place / r.folder_name) for r in same_day]
         )
         moved = _find_moved(ground, table.geometry)
         ground = _update_footprints(ground, table.geometry)
@@ -167,7 +167,7 @@ def derive(
                         rule.column,
                         value,
                         rule.limit,
-                        same_day[-1].folder,
+                        same_day[-1].folder_name,
                         *sort_key,
                     )
                 )

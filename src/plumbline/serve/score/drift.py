@@ -205,7 +205,7 @@ def _compare_outputs(
     if low - abstained_before > params.max_abstained_rise:
         reasons.append(
             f"{abstained / total:.0%} of the buildings are not judged, {abstained_before:.0%} "
-            f"were in {before.folder}"
+            f"were in {before.folder_name}"
         )
     counts_now, counts_before = (
         [int(part.get(str(number), 0)) for number in range(5)]
@@ -216,7 +216,7 @@ def _compare_outputs(
         figures |= {"categories_psi": psi, "categories_psi_by_chance": chance}
         if psi > max(params.max_output_psi, chance):
             reasons.append(
-                f"categories {counts_now}, {counts_before} in {before.folder}: population "
+                f"categories {counts_now}, {counts_before} in {before.folder_name}: population "
                 f"stability index {psi:.2g}"
             )
     return figures, reasons

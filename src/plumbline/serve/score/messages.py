@@ -120,7 +120,7 @@ def drifted(out: Path, place: str) -> list[DeliveryResult]:
 def mark_called(out: Path, result: DeliveryResult) -> None:
     """Record that a new training was called for."""
     write_json(
-        _event_path(out, result), {"key": f"{result.place}/{result.folder}", "called": now()}
+        _event_path(out, result), {"key": f"{result.place}/{result.folder_name}", "called": now()}
     )
 
 
@@ -141,7 +141,7 @@ def mark_sent(out: Path, message: Message, by: str) -> None:
 
 
 def _make_message(out: Path, result: DeliveryResult) -> Message:
-    folder = out / result.place / result.folder
+    folder = out / result.place / result.folder_name
     lines, subject = (
         _format_changes(folder, result)
         if result.changes
@@ -157,9 +157,9 @@ def _make_message(out: Path, result: DeliveryResult) -> Message:
             "",
             *(f"- {reason}" for reason in read_json(folder / DRIFT)["reasons"]),
         ]
-    lines += ["", f"Map: {folder / MAP}", f"Message: {result.place}/{result.folder}"]
+    lines += ["", f"Map: {folder / MAP}", f"Message: {result.place}/{result.folder_name}"]
     return Message(
-        f"{result.place}/{result.folder}", f"Plumbline: {result.place}, {subject}", "\n".join(lines)
+        f"{result.place}/{result.folder_name}", f"Plumbline: {result.place}, {subject}", "\n".join(lines)
     )
 
 
@@ -297,7 +297,7 @@ def _make_aside_messages(out: Path) -> Iterator[Message]:
 
 
 def _event_path(out: Path, result: DeliveryResult) -> Path:
-    return out / EVENTS / result.place / f"{result.folder}.json"
+    return out / EVENTS / result.place / f"{result.folder_name}.json"
 
 
 def _sent_path(out: Path, key: str) -> Path:

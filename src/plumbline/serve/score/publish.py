@@ -116,7 +116,7 @@ def publish(
         if before is not None:
             _warn_of_tracks(before, city.about["tracks"])
             changes = compare_predictions(
-                read_predictions(out / before.place / before.folder / PREDICTIONS), table
+                read_predictions(out / before.place / before.folder_name / PREDICTIONS), table
             )
             changes.table.assign(
                 seen_from_before=_list_sides(before.tracks),
@@ -148,7 +148,7 @@ def publish(
             categories=counts["categories"],
             damage_rate={"rate": rate.rate, "low": rate.low, "high": rate.high},
             left_out={reason: count for reason, count in left_out.items() if count},
-            compared_with=before.folder if before else None,
+            compared_with=before.folder_name if before else None,
             changes=changes.counts if changes else {},
             drift=drift["verdict"],
             made=now(),
@@ -160,7 +160,7 @@ def publish(
         warn(
             "%s/%s: %s: %s",
             result.place,
-            result.folder,
+            result.folder_name,
             drift["verdict"],
             reason,
             key="delivery.drift",
@@ -187,7 +187,7 @@ def _warn_of_tracks(before: DeliveryResult, tracks: list[dict[str, Any]]) -> Non
             names_now,
             sides,
             len(before.tracks),
-            before.folder,
+            before.folder_name,
             names_before,
             sides_before,
             key="delivery.other_tracks",
@@ -246,7 +246,7 @@ def _log_result(result: DeliveryResult, changes: DeliveryChanges | None) -> None
     log.info(
         "%s/%s: %d buildings: %s; %s",
         result.place,
-        result.folder,
+        result.folder_name,
         result.buildings,
         counts,
         change_text,

@@ -73,7 +73,7 @@ class DeliveryResult(BaseModel):
     """File of the result -> `sha256`, `bytes`."""
 
     @property
-    def folder(self) -> str:
+    def folder_name(self) -> str:
         """Return the name of its folder."""
         return f"{self.delivery}-{self.id[:8]}"
 
@@ -106,7 +106,7 @@ def results(out: Path, place: str) -> list[DeliveryResult]:
         InputError: as `read_result`.
     """
     place_results = [read_result(path.parent) for path in (out / place).glob(f"[!.]*/{MANIFEST}")]
-    return sorted(place_results, key=lambda r: (r.observed["to"], r.made, r.folder))
+    return sorted(place_results, key=lambda r: (r.observed["to"], r.made, r.folder_name))
 
 
 def former(place_results: list[DeliveryResult], observed_to: str) -> DeliveryResult | None:
@@ -126,7 +126,7 @@ def note_latest(out: Path, place: str) -> None:
         return
     last_result = place_results[-1]
     latest = {
-        "folder": last_result.folder,
+        "folder": last_result.folder_name,
         "delivery": last_result.delivery,
         "observed_to": last_result.observed["to"],
         "model_version": last_result.model["version"],
