@@ -206,8 +206,11 @@ class CourseEvidence:
             years: length of the whole record.
         """
         log_probabilities = self._likelihoods() + possible_courses().log_prior
+        memory = np.empty(possible_courses().order.shape)
         return [
-            _average_courses(log_probability, years) if np.isfinite(log_probability).any() else None
+            _average_courses(log_probability, years, memory)
+            if np.isfinite(log_probability).any()
+            else None
             for log_probability in log_probabilities
         ]
 
@@ -227,23 +230,28 @@ class CourseEvidence:
         return np.asarray(np.where(self._across > 0, log_likelihood, -np.inf))
 
 
-def _average_courses(log_probability: Float, years: float) -> Course:
-    """Average over all courses by their log probability (Q, K), up to a constant."""
+def _average_courses(log_probability: Float, years: float, memory: Float) -> Course:
+    """Average over all courses by their log probability (Q, K), up to a constant; `memory`
+    (G, K) is overwritten."""
     courses = possible_courses()
     weight = np.exp(log_probability - log_probability.max())
     share = weight.sum(0) / weight.sum()
     order, ascending, quickens = _last_year(years)
     return Course(
         np.asarray(np.bincount(courses.begins, share, len(BEGINNINGS)), float),
-        _quantiles(order, ascending, share)[:, 0],
+        _quantiles(order, ascending, share, memory[:1])[:, 0],
         float(share @ quickens) if years > SHORT_DAYS / DAYS_A_YEAR else float("nan"),
-        _quantiles(courses.order, courses.ascending, share),
+        _quantiles(courses.order, courses.ascending, share, memory),
     )
 
 
-def _quantiles(order: NDArray[np.intp], ascending: Float, share: Float) -> Float:
+def _quantiles(order: NDArray[np.intp], ascending: Float, share: Float, below: Float) -> Float:
     """Return the `QUANTILES` (3, G) of values in ascending order (G, K), each counted by
-    its share (K,)."""
-    below = np.cumsum(share[order], axis=1)
-    place = np.array([(below < quantile).sum(1) for quantile in QUANTILES]).clip(max=len(share) - 1)
+    its share (K,).
+
+    `below` is memory (G, K) for the sums of the shares; to allocate it takes as long as the work.
+    """
+    np.take(share, order, out=below, mode="clip")
+    np.cumsum(below, axis=1, out=below)
+    place = np.array([(below >= quantile).argmax(1) for quantile in QUANTILES])
     return np.asarray(ascending[np.arange(len(order)), place])
