@@ -76,7 +76,8 @@ def separate(
         courses: of (b, P) scatterers.
     """
     separated = Separated(np.where(mask, rigid.residual, 0), np.where(mask, error, 1.0))
-    has_course = (np.isfinite(courses.course).all(-1) | ~mask).all(1) & mask.any(1)
+    is_known = np.isfinite(courses.course).all(-1)
+    has_course = np.asarray((is_known | ~mask).all(1) & mask.any(1))
     if not has_course.any():
         return separated
     xy, height, los, error = xy[has_course], height[has_course], los[has_course], error[has_course]
