@@ -215,7 +215,8 @@ def _distance(place: Float, footprints: NDArray[np.object_]) -> Float:
 
 def _signed_distance(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each point from its footprint's outline, m; negative inside."""
-    outside = shapely.distance(points, footprints)
-    return np.asarray(
-        np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints)))
-    )
+    distance = np.asarray(shapely.distance(points, footprints), float)
+    inside = np.flatnonzero(distance == 0)
+    outline = shapely.boundary(footprints[inside])
+    distance[inside] = -shapely.distance(points[inside], outline)
+    return distance
