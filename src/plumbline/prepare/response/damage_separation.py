@@ -41,7 +41,7 @@ LIKELY_TILT, WEAK_OFFSET = 5.0, 1e4
 systems solvable."""
 MAX_MISFIT = 60.0
 """Largest chi-square of one scatterer against a point of the grid."""
-ROWS = 768
+ROWS = 1024
 """Number of scatterers that are separated at a time: few enough for their arrays to stay in the
 processor's cache."""
 
@@ -78,35 +78,25 @@ def separate(
     separated = Separated(np.where(mask, rigid.residual, 0), np.where(mask, error, 1.0))
     is_known = np.isfinite(courses.course).all(-1)
     has_course = np.asarray((is_known | ~mask).all(1) & mask.any(1))
-    if not has_course.any():
-        return separated
-    xy, height, los, error = xy[has_course], height[has_course], los[has_course], error[has_course]
-    track, whole_mask, mask = track[has_course], mask, mask[has_course]
-    trust = (
-        np.maximum(rigid.weight[has_course], LEAST_WEIGHT)
-        * error**2
-        / (error**2 + rigid.spread[has_course, None] ** 2)
-    )
-    course = np.where(mask[..., None], courses.course[has_course], 0).astype(float)
-    root = np.where(mask[..., None, None], courses.course_root[has_course], 0).astype(float)
-    design = rigid_design(xy, height, los, track) * mask[..., None]
-    information = root.transpose(0, 1, 3, 2) @ root
-    motion = _rigid_course(design, course, information * trust[..., None, None])
-    # Residual of a position that is wrong by 1 m along the tilt: the dominant course of the tilt's
-    # two components, which is their sum along the main axis of their products.
-    along_x, along_y = motion[:, 0], motion[:, 1]
-    axis = np.arctan2(2 * (along_x * along_y).sum(1), (along_x**2 - along_y**2).sum(1)) / 2
-    per_metre = np.cos(axis)[:, None] * along_x + np.sin(axis)[:, None] * along_y
-    residual = course - design @ motion
-    size = max(1, ROWS // mask.shape[1])
-    parts = [
-        _average_damage(residual[at], per_metre[at], information[at], mask[at])
-        for at in (slice(start, start + size) for start in range(0, len(mask), size))
-    ]
-    is_separated = whole_mask & has_course[:, None]
-    separated.damage[is_separated], separated.error[is_separated] = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
-    )
+    rows, size = np.flatnonzero(has_course), max(1, ROWS // max(mask.shape[1], 1))
+    for at in (rows[start : start + size] for start in range(0, len(rows), size)):
+        real, error_2 = mask[at], error[at] ** 2
+        trust = np.maximum(rigid.weight[at], LEAST_WEIGHT) * error_2
+        trust /= error_2 + rigid.spread[at, None] ** 2
+        course = np.where(real[..., None], courses.course[at], 0).astype(float)
+        root = np.where(real[..., None, None], courses.course_root[at], 0).astype(float)
+        design = rigid_design(xy[at], height[at], los[at], track[at]) * real[..., None]
+        information = root.transpose(0, 1, 3, 2) @ root
+        motion = _rigid_course(design, course, information * trust[..., None, None])
+        # Residual of a position that is wrong by 1 m along the tilt: the dominant course of the
+        # tilt's two components, which is their sum along the main axis of their products.
+        along_x, along_y = motion[:, 0], motion[:, 1]
+        axis = np.arctan2(2 * (along_x * along_y).sum(1), (along_x**2 - along_y**2).sum(1)) / 2
+        per_metre = np.cos(axis)[:, None] * along_x + np.sin(axis)[:, None] * along_y
+        building, point = np.nonzero(real)
+        separated.damage[at[building], point], separated.error[at[building], point] = (
+            _average_damage(course - design @ motion, per_metre, information, real)
+        )
     return separated
 
 
