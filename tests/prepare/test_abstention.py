@@ -1,8 +1,19 @@
 import numpy as np
 import pytest
+import shapely
 
+from plumbline.core.compass import frames
 from plumbline.params import Prepare
-from plumbline.prepare.abstention import JUDGED, MIN_SPREAD_M, MIN_SPREAD_SHARE, REASONS, STRAY_FROM, leave_out, spread
+from plumbline.prepare.abstention import (
+    JUDGED,
+    MIN_SPREAD_M,
+    MIN_SPREAD_SHARE,
+    REASONS,
+    STRAY_FROM,
+    leave_out,
+    outsized,
+    spread,
+)
 
 LIMITS = Prepare(min_points=5, min_side_m=2.0, max_side_m=300.0)
 GRID = np.array([[x, y] for x in (-4.0, 0.0, 4.0) for y in (-3.0, 3.0)])
@@ -103,3 +114,19 @@ def test_a_city_without_buildings_or_points_has_none_left_out_or_all():
     assert (len(none.code), sum(none.counts.values())) == (0, 0)
     empty = leave_out(np.full((3, 2), 9.0), np.zeros(0, int), np.zeros((0, 2)), LIMITS)
     assert empty.counts["no_points"] == 3
+
+
+def test_what_bounds_and_area_show_at_once_is_what_the_rectangle_shows():
+    rng = np.random.default_rng(0)
+    sides = np.exp(rng.uniform(np.log(1), np.log(600), (400, 2)))
+    sides[::4] = rng.choice([1.99, 2.01, 299.0, 301.0], (100, 2))
+    houses = [
+        shapely.affinity.rotate(shapely.box(0, 0, *side), angle)
+        for side, angle in zip(sides, rng.uniform(0, 90, 400), strict=True)
+    ]
+    twice = shapely.Polygon([(0, 0), (9, 0), (9, 1.9), (0, 1.9)] * 3)
+    footprints = np.array([*houses, twice], object)
+    side = frames(footprints).side
+    expected = (side.min(1) < LIMITS.min_side_m) | (side.max(1) > LIMITS.max_side_m)
+    assert 50 < expected.sum() < 350
+    assert outsized(footprints, LIMITS).tolist() == expected.tolist()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+import shapely
 from numpy.typing import NDArray
 
 from plumbline.core.arrays import Float
@@ -214,7 +215,15 @@ def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepar
 
 def outsized(footprints: NDArray[np.object_], limits: Prepare) -> NDArray[np.bool_]:
     """Return (B,) whether each footprint is left out by its size; see `assign_points`."""
-    return np.logical_or(*_outsized(frames(footprints).side, limits))
+    west, south, east, north = shapely.bounds(footprints).T
+    # A rectangle's longer side is at most the diagonal of the bounds, and the product of its sides
+    # at least the area within: where these are within the limits by far, its sides are, too.
+    diagonal = np.hypot(east - west, north - south)
+    is_inside = (diagonal < 0.999 * limits.max_side_m) & shapely.is_valid(footprints)
+    is_inside &= shapely.area(footprints) > 1.001 * limits.min_side_m * diagonal
+    result, rows = np.zeros(len(footprints), bool), np.flatnonzero(~is_inside)
+    result[rows] = np.logical_or(*_outsized(frames(footprints[rows]).side, limits))
+    return result
 
 
 def _outsized(side: Float, limits: Prepare) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

@@ -11,7 +11,7 @@ def owners(points, boxes, buffer_m, last=None):
     footprints = np.array([shapely.box(*b) for b in boxes], object)
     return assign_points(
         array[:, 0], array[:, 1], footprints, buffer_m, None if last is None else np.array(last)
-    ).tolist()
+    ).owner.tolist()
 
 
 HOUSE, NEXT = (0, 0, 10, 10), (13, 0, 20, 10)

@@ -5,16 +5,18 @@ import pytest
 import shapely
 from scipy.stats import norm
 
-from plumbline.prepare.assignment.nearest import NEAR_M, find_rivals
+from plumbline.prepare.assignment.nearest import NEAR_M, assign_points, find_rivals
 
 HOUSE, NEXT, FAR = shapely.box(0, 0, 10, 10), shapely.box(10, 0, 20, 10), shapely.box(60, 0, 70, 10)
 
 
 def rivals(places, owner, footprints, buffer_m=2.0, aside=None):
     aside = np.zeros(len(footprints), bool) if aside is None else np.array(aside)
-    owner, houses = np.array(owner), np.array(footprints, object)
-    about = {"owner": owner, "usable": np.flatnonzero(owner >= 0), "footprints": houses, "aside": aside}
-    return find_rivals(np.array(places, float), buffer_m=buffer_m, **about)
+    places, houses = np.array(places, float), np.array(footprints, object)
+    assigned = assign_points(*places.T, houses, buffer_m, aside)
+    assert assigned.owner.tolist() == owner
+    about = {"assigned": assigned, "usable": np.flatnonzero(assigned.owner >= 0), "footprints": houses, "aside": aside}
+    return find_rivals(places, buffer_m=buffer_m, **about)
 
 
 def test_a_point_near_the_wall_is_claimed_and_the_others_beside_it_tell_how_the_houses_move():

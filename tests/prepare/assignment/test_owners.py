@@ -12,7 +12,7 @@ from tests.prepare.made import PARAMS, terrace
 
 
 def by_position(tracks, footprints, params=PARAMS):
-    return [assign_points(track.easting, track.northing, footprints, params.buffer_m) for track in tracks]
+    return [assign_points(track.easting, track.northing, footprints, params.buffer_m).owner for track in tracks]
 
 
 def wrong(found, true):

@@ -14,11 +14,25 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from plumbline.core.arrays import Float, Index, Mask
+from plumbline.core.jobs import in_threads
 
 UNASSIGNED = -1
 PIECE = 1 << 16
 """Number of points made into geometries at a time: one takes ten times the memory of its
 coordinates."""
+
+
+class Assigned(NamedTuple):
+    """Buildings of N points by position, and C other footprints within the buffer of a point."""
+
+    owner: NDArray[np.intp]
+    """(N,) or `UNASSIGNED`."""
+    contested: Index
+    """(C,) point that another footprint is near, ascending."""
+    candidate: Index
+    """(C,) that footprint."""
+    distance: Float
+    """(C,) of it, m; 0 inside."""
 
 
 def assign_points(
@@ -27,8 +41,8 @@ def assign_points(
     footprints: NDArray[np.object_],
     buffer_m: float,
     last: NDArray[np.bool_] | None = None,
-) -> NDArray[np.intp]:
-    """Return the index of the building of each point, or `UNASSIGNED`.
+) -> Assigned:
+    """Return the index of the building of each point, or `UNASSIGNED`, and the others near it.
 
     A point belongs to the footprint that contains it. A point outside of all belongs to the nearest
     one within `buffer_m`, because positions of scatterers are off by metres. Of several footprints
@@ -44,8 +58,10 @@ def assign_points(
         last: (B,) which get only points that are near no other footprint, because they are not
             judged.
     """
+    nobody = np.zeros(0, np.intp)
     if not len(easting) or not len(footprints):
-        return np.full(len(easting), UNASSIGNED, dtype=np.intp)
+        unassigned = np.full(len(easting), UNASSIGNED, np.intp)
+        return Assigned(unassigned, nobody, nobody, np.zeros(0))
     west, south, east, north = shapely.bounds(footprints).T
     # Around a footprint, by more than rounding can take off.
     margin = buffer_m * (1 + 1e-9) + 1e-6
@@ -57,7 +73,11 @@ def assign_points(
         len(footprints)
     )
 
-    def owners(points: NDArray[np.object_]) -> NDArray[np.intp]:
+    tree.query(shapely.Point())  # the first query builds the tree, which threads then share
+
+    def assign(start: int) -> Assigned:
+        piece = slice(start, start + PIECE)
+        points = shapely.points(easting[piece], northing[piece])
         owner = np.full(len(points), UNASSIGNED, dtype=np.intp)
         point, building = tree.query(points)
         distance = shapely.distance(points[point], footprints[building])
@@ -66,15 +86,13 @@ def assign_points(
         tie_rank = np.where(distance == 0, size_rank[building], building)
         is_last = np.zeros(len(building), bool) if last is None else last[building]
         order = np.lexsort((tie_rank, distance, is_last, point))
-        point, building = point[order], building[order]
-        first = np.flatnonzero(np.diff(point, prepend=-1) > 0)
-        owner[point[first]] = building[first]
-        return owner
+        point, building, distance = point[order], building[order], distance[order]
+        is_first = np.diff(point, prepend=-1) > 0
+        owner[point[is_first]] = building[is_first]
+        return Assigned(owner, start + point[~is_first], building[~is_first], distance[~is_first])
 
-    pieces = (slice(start, start + PIECE) for start in range(0, len(easting), PIECE))
-    return np.concatenate(
-        [owners(shapely.points(easting[piece], northing[piece])) for piece in pieces]
-    )
+    parts = in_threads(assign, range(0, len(easting), PIECE))
+    return Assigned(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 NEAR_M = 15.0
@@ -119,7 +137,7 @@ class Rivals(NamedTuple):
 def find_rivals(
     place: Float,
     *,
-    owner: Index,
+    assigned: Assigned,
     usable: Index,
     footprints: NDArray[np.object_],
     buffer_m: float,
@@ -128,29 +146,14 @@ def find_rivals(
     """Find pairs of buildings with a point between them, and the points of each beside the other.
 
     Args:
-        place: (N, 2) m. owner: (N,) by position, below 0 without one.
+        place: (N, 2) m. assigned: these points, by position.
         usable: rows of the points with an owner and usable values.
         footprints: (B,) in the same CRS. buffer_m: twice the standard deviation of a position, m.
         aside: (B,) which are not judged, and so are no rivals.
     """
-    tree = shapely.STRtree(footprints)
-    contests = [(np.zeros(0, np.intp), np.zeros(0, np.intp))]
-    for piece in range(0, len(usable), PIECE):
-        rows = usable[piece : piece + PIECE]
-        contested, candidate = tree.query(
-            shapely.points(place[rows]), predicate="dwithin", distance=buffer_m
-        )
-        contests.append(
-            _nearest_rival(
-                place,
-                owner=owner,
-                point=rows[contested],
-                rival=candidate,
-                footprints=footprints,
-                aside=aside,
-            )
-        )
-    contested, candidate = (np.concatenate(part) for part in zip(*contests, strict=True))
+    owner, is_usable = assigned.owner, np.zeros(len(place), bool)
+    is_usable[usable] = True
+    contested, candidate = _nearest_rival(assigned, is_usable, footprints, aside)
     rival_of = np.full(len(place), NOBODY)
     rival_of[contested] = candidate
     pair = np.unique(np.sort(np.stack([owner[contested], candidate], axis=1), axis=1), axis=0)
@@ -182,26 +185,21 @@ def find_rivals(
 
 
 def _nearest_rival(
-    place: Float,
-    *,
-    owner: Index,
-    point: Index,
-    rival: Index,
-    footprints: NDArray[np.object_],
-    aside: Mask,
+    assigned: Assigned, is_usable: Mask, footprints: NDArray[np.object_], aside: Mask
 ) -> tuple[Index, Index]:
-    """Return each point that has a rival of its owner nearby, and its nearest rival."""
-    building = owner[point]
-    is_rival = (building != rival) & ~aside[building] & ~aside[rival]
-    point, building, rival = point[is_rival], building[is_rival], rival[is_rival]
-    pair, at = np.unique(np.stack([building, rival], axis=1), axis=0, return_inverse=True)
-    polygon, rival_polygon = footprints[pair].T
+    """Return each usable point that has a rival of its owner nearby, and its nearest rival."""
+    owner, point, rival, distance = assigned
+    is_rival = is_usable[point] & ~aside[owner[point]] & ~aside[rival]
+    point, rival, distance = point[is_rival], rival[is_rival], distance[is_rival]
+    low, high = np.sort(np.stack([owner[point], rival]), axis=0)
+    key, at = np.unique(low * len(footprints) + high, return_inverse=True)
+    polygon, rival_polygon = footprints[key // len(footprints)], footprints[key % len(footprints)]
     shared = shapely.area(shapely.intersection(polygon, rival_polygon)) > OVERLAP * np.minimum(
         shapely.area(polygon), shapely.area(rival_polygon)
     )
     is_separate = ~shared[at.ravel()]
-    point, rival = point[is_separate], rival[is_separate]
-    order = np.lexsort((rival, _distance(place[point], footprints[rival]), point))
+    point, rival, distance = point[is_separate], rival[is_separate], distance[is_separate]
+    order = np.lexsort((rival, distance, point))
     point, first = np.unique(point[order], return_index=True)
     return point, rival[order][first]
 
@@ -209,15 +207,16 @@ def _nearest_rival(
 def _distance(place: Float, footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each place (M, 2) from a footprint (M,), m; 0 inside."""
     pieces = (slice(start, start + PIECE) for start in range(0, len(place), PIECE))
-    distances = [
-        shapely.distance(shapely.points(place[piece]), footprints[piece]) for piece in pieces
-    ]
+    distances = in_threads(
+        lambda piece: shapely.distance(shapely.points(place[piece]), footprints[piece]), pieces
+    )
     return np.concatenate([np.zeros(0), *distances])
 
 
 def _signed_distance(points: NDArray[np.object_], footprints: NDArray[np.object_]) -> Float:
     """Return the distance (M,) of each point from its footprint's outline, m; negative inside."""
-    outside = shapely.distance(points, footprints)
-    return np.asarray(
-        np.where(outside > 0, outside, -shapely.distance(points, shapely.boundary(footprints)))
-    )
+    distance = np.asarray(shapely.distance(points, footprints), float)
+    inside = np.flatnonzero(distance == 0)
+    outline = shapely.boundary(footprints[inside])
+    distance[inside] = -shapely.distance(points[inside], outline)
+    return distance

@@ -140,7 +140,9 @@ def usable_rows(
     for start in range(0, len(rows), SERIES_BLOCK):
         series = track.displacement[rows[start : start + SERIES_BLOCK]]
         is_finite = np.isfinite(series)
-        highest, lowest = (np.where(is_finite, series, fill) for fill in (-np.inf, np.inf))
+        highest = lowest = series
+        if not is_finite.all():
+            highest, lowest = (np.where(is_finite, series, fill) for fill in (-np.inf, np.inf))
         varies = highest.max(axis=1, initial=-np.inf) > lowest.min(axis=1, initial=np.inf)
         usable[start : start + SERIES_BLOCK] &= varies & (is_finite.sum(axis=1) >= min_epochs)
     return np.asarray(rows[usable])
@@ -299,31 +301,30 @@ def find_owners(
     """
     check_epochs(tracks, MIN_EPOCHS)
     last = outsized(footprints, params)
-    owners = list(
-        in_threads(
-            lambda track: assign_points(
-                track.easting, track.northing, footprints, params.buffer_m, last
-            ),
-            tracks,
-        )
+    start = np.cumsum([0, *map(len, tracks)])
+    place = np.concatenate(
+        [np.zeros((0, 2)), *(np.column_stack([track.easting, track.northing]) for track in tracks)]
     )
+    assigned = assign_points(place[:, 0], place[:, 1], footprints, params.buffer_m, last)
+    owner = assigned.owner
+    owners = np.split(owner, start[1:-1])[: len(tracks)]
     if not params.buffer_m or len(footprints) < 2 or not tracks:
         return Owners(owners, 0)
-    start = np.cumsum([0, *map(len, tracks)])
-    rows = [usable_rows(track, owner) for track, owner in zip(tracks, owners, strict=True)]
+    rows = in_threads(
+        lambda number: usable_rows(tracks[number], owners[number]), range(len(tracks))
+    )
     usable = np.concatenate(
         [first + track_rows for first, track_rows in zip(start, rows, strict=False)]
     )
     points = TrackPoints(
-        np.concatenate([np.column_stack([track.easting, track.northing]) for track in tracks]),
+        place,
         np.concatenate([track.height for track in tracks]),
         np.concatenate([track.los for track in tracks]),
         np.repeat(np.arange(len(tracks)), np.diff(start)),
     )
-    owner = np.concatenate(owners)
     rivals = find_rivals(
-        points.place,
-        owner=owner,
+        place,
+        assigned=assigned,
         usable=usable,
         footprints=footprints,
         buffer_m=params.buffer_m,
@@ -342,7 +343,7 @@ def find_owners(
     list(in_threads(estimate_changes, range(len(tracks))))
     moved, new_owner = find_movers(points, change, error, rivals)
     owner[moved] = new_owner
-    return Owners(np.split(owner, start[1:-1]), len(moved))
+    return Owners(owners, len(moved))
 
 
 def owners_in_tile(

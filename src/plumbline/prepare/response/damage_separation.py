@@ -27,11 +27,13 @@ from plumbline.prepare.series.trend import LEAST_ERROR
 ASTRAY_M = (0.0, 0.35, 1.0, 3.0, 10.0)
 """Standard deviations of position errors, m: times the tilt, this is their residual. Without a tilt
 it is 0."""
-DAMAGE_MM = (1.0, 3.0, 10.0)
-"""Standard deviations of the damage of most scatterers of a building, mm."""
+SPREADS_MM = np.array([1.0, 3.0, 10.0, 30.0, 100.0])
+"""Standard deviations of damage, mm."""
+MOST, FEW = np.s_[:3], np.s_[2:]
+"""Those of most scatterers of a building, and of the few with larger damage beside each of them."""
 LARGE_SHARE, LARGE_RATIO = 0.1, 10.0
-"""Share of a building's scatterers with larger damage, and the ratio of its standard deviation to
-that of most."""
+"""Share of a building's scatterers with larger damage, and the ratio of its standard deviation,
+`FEW`, to that of most."""
 LEAST_WEIGHT = 0.05
 """Smallest robust weight of the rigid motion that is used, as for the local gradients."""
 LIKELY_TILT, WEAK_OFFSET = 5.0, 1e4
@@ -74,34 +76,27 @@ def separate(
         courses: of (b, P) scatterers.
     """
     separated = Separated(np.where(mask, rigid.residual, 0), np.where(mask, error, 1.0))
-    has_course = (np.isfinite(courses.course).all(-1) | ~mask).all(1)
-    if not has_course.any():
-        return separated
-    xy, height, los, error = xy[has_course], height[has_course], los[has_course], error[has_course]
-    track, mask = track[has_course], mask[has_course]
-    trust = (
-        np.maximum(rigid.weight[has_course], LEAST_WEIGHT)
-        * error**2
-        / (error**2 + rigid.spread[has_course, None] ** 2)
-    )
-    course = np.where(mask[..., None], courses.course[has_course], 0).astype(float)
-    root = np.where(mask[..., None, None], courses.course_root[has_course], 0).astype(float)
-    design = rigid_design(xy, height, los, track) * mask[..., None]
-    information = root.transpose(0, 1, 3, 2) @ root
-    motion = _rigid_course(design, course, information * trust[..., None, None])
-    _, strength, turn = np.linalg.svd(motion[:, :2], full_matrices=False)
-    # Residual of a position that is wrong by 1 m along the tilt: the dominant course of the tilt's
-    # two components.
-    per_metre = strength[:, :1] * turn[:, 0]
-    residual = course - design @ motion
-    size = max(1, ROWS // mask.shape[1])
-    parts = [
-        _average_damage(residual[at], per_metre[at], information[at], mask[at])
-        for at in (slice(start, start + size) for start in range(0, len(mask), size))
-    ]
-    separated.damage[has_course], separated.error[has_course] = (
-        np.concatenate(part) for part in zip(*parts, strict=True)
-    )
+    is_known = np.isfinite(courses.course).all(-1)
+    has_course = np.asarray((is_known | ~mask).all(1) & mask.any(1))
+    rows, size = np.flatnonzero(has_course), max(1, ROWS // max(mask.shape[1], 1))
+    for at in (rows[start : start + size] for start in range(0, len(rows), size)):
+        real, error_2 = mask[at], error[at] ** 2
+        trust = np.maximum(rigid.weight[at], LEAST_WEIGHT) * error_2
+        trust /= error_2 + rigid.spread[at, None] ** 2
+        course = np.where(real[..., None], courses.course[at], 0).astype(float)
+        root = np.where(real[..., None, None], courses.course_root[at], 0).astype(float)
+        design = rigid_design(xy[at], height[at], los[at], track[at]) * real[..., None]
+        information = root.transpose(0, 1, 3, 2) @ root
+        motion = _rigid_course(design, course, information * trust[..., None, None])
+        # Residual of a position that is wrong by 1 m along the tilt: the dominant course of the
+        # tilt's two components, which is their sum along the main axis of their products.
+        along_x, along_y = motion[:, 0], motion[:, 1]
+        axis = np.arctan2(2 * (along_x * along_y).sum(1), (along_x**2 - along_y**2).sum(1)) / 2
+        per_metre = np.cos(axis)[:, None] * along_x + np.sin(axis)[:, None] * along_y
+        building, point = np.nonzero(real)
+        separated.damage[at[building], point], separated.error[at[building], point] = (
+            _average_damage(course - design @ motion, per_metre, information, real)
+        )
     return separated
 
 
@@ -124,64 +119,76 @@ def _rigid_course(design: Float, course: Float, inner: Float) -> Float:
 
 def _average_damage(
     residual: Float, per_metre: Float, information: Float, mask: NDArray[np.bool_]
-) -> Separated:
-    """Return mean and standard deviation of each scatterer's damage, over the points of the grid.
+) -> tuple[Float, Float]:
+    """Return mean and standard deviation (N,) of each scatterer's damage, over the points of
+    the grid.
 
     In units of the noise, its covariance with what wrong positions add is the unit matrix and
     a product of one vector, whose inverse is known (Sherman and Morrison 1950), so that
-    products of pairs are enough.
+    products of pairs are enough. Only the N scatterers of `mask` are computed, by building;
+    arrays over the G courses of the dictionary are (G, N).
 
     Args:
         residual: (b, P, K) course beside rigid motion.
         per_metre: (b, K) residual of a position that is wrong by 1 m.
-        information: (b, P, K, K) inverse covariance of each course. mask: (b, P).
+        information: (b, P, K, K) inverse covariance of each course.
+        mask: (b, P), a scatterer or more in each building.
     """
-    curves = dictionary_courses()
-    pairs = (curves[:, :, None] * curves[:, None, :]).reshape(len(curves), -1).T
+    curves, building = dictionary_courses(), np.nonzero(mask)[0]
+    starts = np.flatnonzero(np.diff(building, prepend=-1))
+    pairs = (curves[:, :, None] * curves[:, None, :]).reshape(len(curves), -1)
+    residual, information, per_metre = residual[mask], information[mask], per_metre[building]
     weighted = (information @ residual[..., None])[..., 0]
-    astray = (information @ per_metre[:, None, :, None])[..., 0]
+    astray = (information @ per_metre[..., None])[..., 0]
     square = (residual * weighted).sum(-1)
     across = (residual * astray).sum(-1)
-    strength = (per_metre[:, None] * astray).sum(-1)
-    along, shared = weighted @ curves.T, astray @ curves.T
-    power = np.maximum(information.reshape(*mask.shape, -1) @ pairs, 1e-12)
-    shared_2 = shared**2
+    strength = (per_metre * astray).sum(-1)
+    along, shared = curves @ weighted.T, curves @ astray.T
+    power = np.maximum(pairs @ information.reshape(len(information), -1).T, 1e-12)
+    shared_2, least_precision = shared**2, 1e-9 * power
 
-    def amplitude(size: float) -> tuple[Float, Float, Float]:
-        """Return for position error `size`: damage (b, P, G) times precision, precision, and
-        the share (b, P) of the residual along the tilt that it explains."""
-        lost = size**2 / (1 + size**2 * strength)
-        precision = np.maximum(power - lost[..., None] * shared_2, 1e-9 * power)
-        return along - (lost * across)[..., None] * shared, precision, lost
-
-    log_weights = []
+    log_weights, products, precisions = [], [], []
+    # Memory that each point of the grid uses again: to allocate it takes as long as the work.
+    variance, explained = np.empty((2, len(SPREADS_MM), *power.shape))
+    likelihood = np.empty_like(explained[MOST])
     for size in ASTRAY_M:
-        product, precision, lost = amplitude(size)
-        half_square, half_misfit = product**2 / 2, (square - lost * across**2)[..., None] / 2
-        beside = (np.log1p(size**2 * strength) / 2 * mask).sum(1)[:, None]
-        explained = {
-            spread: half_square / (spread**-2 + precision) - np.log(1 + spread**2 * precision) / 2
-            for spread in {*DAMAGE_MM, *(LARGE_RATIO * most_mm for most_mm in DAMAGE_MM)}
-        }
-        for most_mm in DAMAGE_MM:
-            most = explained[most_mm] + np.log(1 - LARGE_SHARE)
-            few = explained[LARGE_RATIO * most_mm] + np.log(LARGE_SHARE)
-            # The logarithm of the sum of both likelihoods.
-            beyond = np.exp(-np.abs(most - few))
-            likelihood = np.maximum(most, few) + np.log(1 + beyond)
-            likelihood = np.maximum(likelihood - half_misfit, -MAX_MISFIT / 2)
-            log_weights.append(np.einsum("bpg,bp->bg", likelihood, mask) - beside)
-    weight = np.array(log_weights).reshape(len(ASTRAY_M), len(DAMAGE_MM), len(mask), -1)
-    weight = np.exp(weight - weight.max((0, 1, 3), keepdims=True))
-    share = (weight / weight.sum((0, 1, 3), keepdims=True)).sum(1)
+        # The share of the residual along the tilt that the position error explains.
+        lost = size**2 / (1 + size**2 * strength)
+        precisions.append(np.maximum(power - lost * shared_2, least_precision))
+        # The damage times its precision.
+        products.append(along - (lost * across) * shared)
+        half_square, half_misfit = products[-1] ** 2 / 2, (square - lost * across**2) / 2
+        beside = np.add.reduceat(np.log1p(size**2 * strength) / 2, starts)
+        # Variance of damage of each spread, given its course, and what it explains.
+        np.add(precisions[-1], SPREADS_MM[:, None, None] ** -2.0, out=variance)
+        np.divide(1, variance, out=variance)
+        np.multiply(half_square, variance, out=explained)
+        root = np.sqrt(variance, out=variance)
+        # The logarithm of the sum of both likelihoods. The larger spread explains more.
+        np.subtract(explained[MOST], explained[FEW], out=likelihood)
+        np.exp(likelihood, out=likelihood)
+        likelihood *= root[MOST]
+        root[FEW] *= LARGE_SHARE / (1 - LARGE_SHARE) / LARGE_RATIO
+        likelihood += root[FEW]
+        np.log(likelihood, out=likelihood)
+        likelihood += explained[FEW]
+        likelihood -= half_misfit - np.log((1 - LARGE_SHARE) / SPREADS_MM[MOST, None, None])
+        np.maximum(likelihood, -MAX_MISFIT / 2, out=likelihood)
+        log_weights.append(np.add.reduceat(likelihood, starts, axis=2) - beside)
+    weight = np.array(log_weights)
+    weight = np.exp(weight - weight.max((0, 1, 2), keepdims=True))
+    share = (weight / weight.sum((0, 1, 2), keepdims=True)).sum(1)
 
     # Mean and mean square over the grid give the variance: that within each point, and that between
     # them.
-    mean, mean_square = np.zeros(mask.shape), np.zeros(mask.shape)
-    for size, part in zip(ASTRAY_M, share, strict=True):
-        product, precision, _ = amplitude(size)
-        estimate_mm = product / precision
-        mean += (estimate_mm @ part[..., None])[..., 0]
-        mean_square += ((estimate_mm**2 + 1 / precision) @ part[..., None])[..., 0]
-    error = np.sqrt(np.maximum(mean_square - mean**2, LEAST_ERROR**2))
-    return Separated(np.where(mask, mean, 0), np.where(mask, error, 1.0))
+    mean, mean_square = np.zeros((2, len(building)))
+    for product, precision, part in zip(products, precisions, share, strict=True):
+        variance_mm2 = np.divide(1, precision, out=precision)
+        estimate_mm = np.multiply(product, variance_mm2, out=product)
+        of_point = part[:, building]
+        mean += (estimate_mm * of_point).sum(0)
+        estimate_mm **= 2
+        estimate_mm += variance_mm2
+        estimate_mm *= of_point
+        mean_square += estimate_mm.sum(0)
+    return mean, np.sqrt(np.maximum(mean_square - mean**2, LEAST_ERROR**2))

@@ -331,27 +331,32 @@ def _average_courses(
         likely_2: (b, J) square of how far a motion may have gone, mm2.
     """
     course, pairs, log_prior = _possible_coordinates()
-    precision = 1 / variance[..., None]
-    power = (information.reshape(len(information), -1) @ pairs)[:, None] * precision
+    precision, before_2 = 1 / variance[..., None], WIDER * likely_2[..., None]
     weighted = (coordinates @ information) * precision
-    along = weighted @ course.T
     # The size of each course has a normal prior of variance `before_2` and is integrated out:
     # `shrunk_2` is its posterior variance, and the evidence is that of a linear model with one
     # coefficient.
-    before_2 = WIDER * likely_2[..., None]
-    ratio = 1 + before_2 * power
+    power = information.reshape(len(information), -1) @ pairs
+    ratio = power[:, None] * (precision * before_2)
+    ratio += 1
     shrunk_2 = before_2 / ratio
-    size = shrunk_2 * along
-    explained = size * along
+    size = weighted @ course.T
+    explained = shrunk_2 * size
+    explained *= size
+    size *= shrunk_2
     # Where no course fits, the noise is larger than stated.
     misfit = (coordinates * weighted).sum(-1, keepdims=True) - explained.max(-1, keepdims=True)
     noise_scale = np.maximum(misfit / (course.shape[1] - 1), 1)
-    fits = (explained - np.log(ratio)) / (2 * noise_scale) + log_prior
-    share = np.exp(fits - fits.max(-1, keepdims=True))
-    share = share / share.sum(-1, keepdims=True)
-    mean, mean_square, mean_variance = (
-        np.einsum("bjc,bjc->bj", share, values) for values in (size, size**2, shrunk_2)
-    )
+    fits = explained
+    fits -= np.log(ratio, out=ratio)
+    fits *= 0.5 / noise_scale
+    fits += log_prior
+    fits -= fits.max(-1, keepdims=True)
+    weight = np.exp(fits, out=fits)
+    total = weight.sum(-1)
+    mean_variance = np.einsum("bjc,bjc->bj", weight, shrunk_2) / total
+    weight *= size
+    mean, mean_square = weight.sum(-1) / total, np.einsum("bjc,bjc->bj", weight, size) / total
     return mean, mean_variance * noise_scale[..., 0] + mean_square - mean**2
 
 

@@ -40,6 +40,8 @@ SHORT_DAYS = 1.2 * DAYS_A_YEAR
 MIN_SPEED_RATIO = 1.5
 """Smallest ratio of the speed in the last year to that before of a movement that quickens."""
 QUANTILES = (0.05, 0.5, 0.95)
+BLOCK = 16
+"""Number of courses whose shares are summed together: about the root of their number."""
 
 
 class PossibleCourses(NamedTuple):
@@ -48,9 +50,9 @@ class PossibleCourses(NamedTuple):
     course: Float
     """(K, G) share of the whole movement that has happened at each time."""
     order: NDArray[np.intp]
-    """(G, K) of the courses at each time, ascending."""
+    """(G, L) of the courses at each time, ascending; see `_ordered`."""
     ascending: Float
-    """(G, K) the shares in that order."""
+    """(G, L) the shares in that order."""
     begins: NDArray[np.intp]
     """(K,) index into `BEGINNINGS`."""
     log_prior: Float
@@ -102,9 +104,12 @@ def possible_courses() -> PossibleCourses:
 
 
 def _ordered(values: Float) -> tuple[NDArray[np.intp], Float]:
-    """Return the ascending order (G, K) of values (G, K), and the values in it."""
+    """Return the ascending order (G, L) of values (G, K), and the values in it; filled up to
+    whole blocks with the number K and the largest value."""
     order = np.argsort(values, axis=1, kind="stable")
-    return order, np.take_along_axis(values, order, axis=1)
+    fill = ((0, 0), (0, -values.shape[1] % BLOCK))
+    ascending = np.pad(np.take_along_axis(values, order, axis=1), fill, mode="edge")
+    return np.pad(order, fill, constant_values=values.shape[1]), ascending
 
 
 def prior_beginnings() -> Float:
@@ -206,8 +211,11 @@ class CourseEvidence:
             years: length of the whole record.
         """
         log_probabilities = self._likelihoods() + possible_courses().log_prior
+        memory = np.empty(possible_courses().order.shape)
         return [
-            _average_courses(log_probability, years) if np.isfinite(log_probability).any() else None
+            _average_courses(log_probability, years, memory)
+            if np.isfinite(log_probability).any()
+            else None
             for log_probability in log_probabilities
         ]
 
@@ -227,23 +235,36 @@ class CourseEvidence:
         return np.asarray(np.where(self._across > 0, log_likelihood, -np.inf))
 
 
-def _average_courses(log_probability: Float, years: float) -> Course:
-    """Average over all courses by their log probability (Q, K), up to a constant."""
+def _average_courses(log_probability: Float, years: float, memory: Float) -> Course:
+    """Average over all courses by their log probability (Q, K), up to a constant; `memory`
+    (G, L) is overwritten."""
     courses = possible_courses()
     weight = np.exp(log_probability - log_probability.max())
     share = weight.sum(0) / weight.sum()
     order, ascending, quickens = _last_year(years)
     return Course(
         np.asarray(np.bincount(courses.begins, share, len(BEGINNINGS)), float),
-        _quantiles(order, ascending, share)[:, 0],
+        _quantiles(order, ascending, share, memory[:1])[:, 0],
         float(share @ quickens) if years > SHORT_DAYS / DAYS_A_YEAR else float("nan"),
-        _quantiles(courses.order, courses.ascending, share),
+        _quantiles(courses.order, courses.ascending, share, memory),
     )
 
 
-def _quantiles(order: NDArray[np.intp], ascending: Float, share: Float) -> Float:
-    """Return the `QUANTILES` (3, G) of values in ascending order (G, K), each counted by
-    its share (K,)."""
-    below = np.cumsum(share[order], axis=1)
-    place = np.array([(below < quantile).sum(1) for quantile in QUANTILES]).clip(max=len(share) - 1)
-    return np.asarray(ascending[np.arange(len(order)), place])
+def _quantiles(order: NDArray[np.intp], ascending: Float, share: Float, memory: Float) -> Float:
+    """Return the `QUANTILES` (3, G) of values (G, L), each counted by its share (K,).
+
+    Sums of blocks of shares show which block has a quantile; only there they are added one by one,
+    which takes longest. To allocate `memory` (G, L) each time would take as long as the rest.
+
+    Args:
+        order, ascending: as of `_ordered`. memory: is overwritten.
+    """
+    np.take(np.append(share, 0), order, out=memory, mode="clip")
+    blocks, row = memory.reshape(len(order), -1, BLOCK), np.arange(len(order))
+    before = np.zeros((len(order), blocks.shape[1] + 1))
+    np.cumsum(blocks @ np.ones(BLOCK), axis=1, out=before[:, 1:])
+    quantile = np.array(QUANTILES)[:, None, None]
+    block = (before[:, 1:] >= quantile).argmax(2)
+    below = before[row, block][..., None] + np.cumsum(blocks[row, block], axis=2)
+    place = (below[..., :-1] < quantile).sum(2)
+    return np.asarray(ascending.reshape(blocks.shape)[row, block, place])
