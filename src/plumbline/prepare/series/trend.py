@@ -167,13 +167,8 @@ def _make_fits(when: Float, years: float) -> Fits:
 
 def _chunks(building: NDArray[np.intp]) -> list[slice]:
     """Return slices of about `CHUNK` rows that never split a building."""
-    starts = (
-        np.flatnonzero(np.r_[True, np.diff(building) > 0])
-        if len(building)
-        else np.zeros(0, dtype=int)
-    )
     cuts = [0]
-    for start in starts:
+    for start in rows_of(building).start:
         if start - cuts[-1] >= CHUNK:
             cuts.append(int(start))
     return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
