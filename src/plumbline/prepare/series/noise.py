@@ -151,12 +151,12 @@ class Rows(NamedTuple):
     size: NDArray[np.intp]
 
     def total(self, values: Float) -> Float:
-        """Return sums (G, ...) over the rows of each building."""
-        return np.asarray(np.add.reduceat(values, self.start, axis=0))
+        """Return sums (..., G) over the rows of each building, of values (..., N)."""
+        return np.asarray(np.add.reduceat(values, self.start, axis=-1))
 
     def spread(self, values: Any) -> Any:
-        """Return (N, ...) each building's value in all of its rows."""
-        return np.repeat(values, self.size, axis=0)
+        """Return (..., N) each building's value (..., G) in all of its rows."""
+        return np.repeat(values, self.size, axis=-1)
 
 
 def rows_of(building: NDArray[np.intp]) -> Rows:
@@ -168,20 +168,22 @@ def rows_of(building: NDArray[np.intp]) -> Rows:
 def trusted(residual: Float, is_finite: NDArray[np.bool_]) -> Float:
     """Return weights (N, T) by Tukey's biweight about the median absolute residual of each
     series; 0 if unknown."""
-    size = np.abs(residual)
-    count = is_finite.sum(1)
-    if (
-        is_finite.size and is_finite.all()
-    ):  # one place for all: a quarter of the time that sorting takes
-        middle = np.partition(size, (size.shape[1] - 1) // 2, axis=1)[:, (size.shape[1] - 1) // 2]
+    square, epochs = np.square(residual), residual.shape[1]
+    # As positive numbers their bits have the same order, and integers need no search for NaN.
+    bits = square.view(np.int64)
+    if is_finite.size and is_finite.all():  # one place for all: no need to sort
+        count, place = np.array(epochs), (epochs - 1) // 2
+        middle = np.partition(bits, place, axis=1)[:, place].view(float)
     else:
-        ordered = np.sort(np.where(is_finite, size, np.inf), axis=1)
-        middle = ordered[np.arange(len(size)), np.maximum(count - 1, 0) // 2]
+        square[~is_finite] = np.inf
+        count = is_finite.sum(1)
+        place = np.maximum(count - 1, 0) // 2
+        middle = np.sort(bits, axis=1)[np.arange(len(bits)), place].view(float)
     # A fit follows few values closely: their residuals are smaller than their noise.
-    scale = 1.4826 * middle * np.sqrt(count / np.maximum(count - COLUMNS, 1)) + 1e-9
-    size /= (CUT * scale)[:, None]
-    weight = np.maximum(np.subtract(1, np.square(size, out=size), out=size), 0, out=size)
-    return np.asarray(np.multiply(np.square(weight, out=weight), is_finite, out=weight))
+    scale = 1.4826 * np.sqrt(middle * count / np.maximum(count - COLUMNS, 1)) + 1e-9
+    square /= np.square(CUT * scale)[:, None]
+    weight = np.maximum(np.subtract(1, square, out=square), 0, out=square)
+    return np.square(weight, out=weight)
 
 
 def typical_variance(variance: Float, rows: Rows) -> Float:
@@ -203,18 +205,18 @@ def effective_share(
     """
     over, under, pairs = _sum_products(residual, weight)
     over, under = over / (variance + 1e-12), under / (variance + 1e-12)
-    correlation, shared = over / np.maximum(under, 1e-9), _pool(over, under, rows)
+    correlation, shared = over / np.maximum(under, 1e-9), rows.spread(_pool(over, under, rows))
     first = np.clip(shared[0], 0, 0.9) ** 2
     is_odd = (
         correlation - shared
         > ODD_ERRORS * np.sqrt((1 + first) / (1 - first) / np.maximum(pairs, 1))
     ).any(0)
-    shared = _pool(over * ~is_odd, under * ~is_odd, rows)
-    epochs = rows.spread(np.maximum(rows.total(weight.sum(1)) / rows.size, 8))
-    series = np.where(is_odd, 1, rows.spread(rows.total((~is_odd).astype(float))))
-    return 1 / kinds.line_variance(
-        np.where(is_odd, correlation, shared), epochs * np.maximum(series, 1)
-    )
+    epochs = np.maximum(rows.total(weight.sum(1)) / rows.size, 8)
+    series = np.maximum(rows.total((~is_odd).astype(float)), 1)
+    pooled = _pool(over * ~is_odd, under * ~is_odd, rows)
+    line_variance = rows.spread(kinds.line_variance(pooled, epochs * series))
+    line_variance[is_odd] = kinds.line_variance(correlation[:, is_odd], rows.spread(epochs)[is_odd])
+    return np.asarray(1 / line_variance)
 
 
 def _sum_products(residual: Float, weight: Float) -> Float:
@@ -225,16 +227,16 @@ def _sum_products(residual: Float, weight: Float) -> Float:
     sums = np.zeros((3, len(LAGS), len(residual)))
     for row, lag in enumerate(lag for lag in LAGS if lag < residual.shape[1]):
         early, late = np.s_[:, :-lag], np.s_[:, lag:]
-        sums[0, row] = np.einsum("nt,nt->n", weighted[late], weighted[early])
+        sums[0, row] = np.vecdot(weighted[late], weighted[early])
         squares = (
-            np.einsum("nt,nt->n", square[late], weight[early]),
-            np.einsum("nt,nt->n", square[early], weight[late]),
+            np.vecdot(square[late], weight[early]),
+            np.vecdot(square[early], weight[late]),
         )
         sums[1, row] = sum(squares) / 2
-        sums[2, row] = np.einsum("nt,nt->n", weight[late], weight[early])
+        sums[2, row] = np.vecdot(weight[late], weight[early])
     return sums
 
 
 def _pool(over: Float, under: Float, rows: Rows) -> Float:
-    """Return the ratio (lags, N) of the sums over each building's rows."""
-    return np.asarray(rows.spread(rows.total(over.T) / np.maximum(rows.total(under.T), 1e-9)).T)
+    """Return the ratio (lags, G) of the sums over each building's rows."""
+    return np.asarray(rows.total(over) / np.maximum(rows.total(under), 1e-9))

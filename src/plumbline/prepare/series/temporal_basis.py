@@ -54,8 +54,8 @@ class Basis(NamedTuple):
     columns: Float
     """(3 + K, T)"""
     products: Float
-    """(T, 6 + 4 K): of the season's pairs; of each season's column with all curves; of each
-    curve with itself. Of shapes (T, (3 + K) (4 + K) / 2): of pairs of columns."""
+    """(6 + 4 K, T): of the season's pairs; of each season's column with all curves; of each
+    curve with itself. Of shapes ((3 + K)^2, T): of all pairs of columns."""
 
     @property
     def curves(self) -> int:
@@ -63,29 +63,28 @@ class Basis(NamedTuple):
         return len(self.columns) - SEASON
 
 
-def make_basis(when: Float, years: float) -> Basis:
-    """Make the basis for epochs `when` (T,), a share of the observation period of `years` years."""
+def make_basis(when: Float, years: float, count: int | None = None) -> Basis:
+    """Make the basis for epochs `when` (T,), a share of the observation period of `years`
+    years, of all curves or the first `count`."""
     annual = 2 * np.pi * when * years
-    season, curve = np.stack([np.ones_like(when), np.sin(annual), np.cos(annual)]), curves(when)
+    season = np.stack([np.ones_like(when), np.sin(annual), np.cos(annual)])
+    curve = curves(when)[:count]
     pairs = [season[i] * season[j] for i in range(SEASON) for j in range(i, SEASON)]
     cross = [season[i] * g for i in range(SEASON) for g in curve]
-    return Basis(
-        np.concatenate([season, curve]),
-        np.ascontiguousarray(np.stack([*pairs, *cross, *curve**2]).T),
-    )
+    return Basis(np.concatenate([season, curve]), np.stack([*pairs, *cross, *curve**2]))
 
 
 class Normal(NamedTuple):
-    """Factorised normal matrices of N series for each of K curves."""
+    """Factorised normal matrices of N series, or of one for all, for each of K curves."""
 
     pivot: Float
     """(3, N) D of the season's block."""
     below: Float
     """(3, N) L below its diagonal: rows 1 and 2 of column 0, row 2 of column 1."""
     cross: Float
-    """(3, N, K) L^-1 times the season's products with each curve."""
+    """(3, K, N) L^-1 times the season's products with each curve."""
     curve_pivot: Float
-    """(N, K) last pivot of each curve's system: the reciprocal of its amplitude's entry in the
+    """(K, N) last pivot of each curve's system: the reciprocal of its amplitude's entry in the
     inverse."""
 
 
@@ -95,19 +94,15 @@ class Amplitudes(NamedTuple):
     season: Float
     """(3, N) L^-1 times the season's right-hand side."""
     amplitude: Float
-    """(N, K)"""
-    residual_square: Float
-    """(N, K) weighted sum of squared residuals."""
+    """(K, N)"""
+    explained: Float
+    """(K, N) what each curve takes from the weighted sum of squares, beside the season."""
 
 
 def normal_matrices(basis: Basis, weight: Float) -> Normal:
     """Compute the normal matrices of series with the weights `weight` (N, T)."""
-    count = basis.curves
-    sums = weight @ basis.products
-    pairs, cross = (
-        sums[:, :6].T,
-        sums[:, 6 : 6 + SEASON * count].reshape(-1, SEASON, count).transpose(1, 0, 2),
-    )
+    sums = basis.products @ weight.T
+    pairs, crossed, squares = np.split(sums, [6, len(sums) - basis.curves])
     ridge = RIDGE * np.maximum(pairs[0], 1)
     first = pairs[0] + ridge
     below_1, below_2 = pairs[1] / first, pairs[2] / first
@@ -115,43 +110,55 @@ def normal_matrices(basis: Basis, weight: Float) -> Normal:
     below_3 = (pairs[4] - below_1 * pairs[2]) / second
     third = pairs[5] + ridge - below_2 * pairs[2] - below_3**2 * second
     pivot, below = np.stack([first, second, third]), np.stack([below_1, below_2, below_3])
-    freed = _forward(below[..., None], cross)
-    curve_pivot = (
-        sums[:, 6 + SEASON * count :] + ridge[:, None] - (freed**2 / pivot[..., None]).sum(0)
-    )
-    return Normal(pivot, below, freed, curve_pivot)
+    cross = _forward(below, crossed.reshape(SEASON, basis.curves, -1))
+    curve_pivot = squares + ridge - (cross**2 / pivot[:, None]).sum(0)
+    return Normal(pivot, below, cross, curve_pivot)
 
 
-def amplitudes(basis: Basis, normal: Normal, weighted: Float, y: Float) -> Amplitudes:
-    """Solve for series `y` (N, T); `weighted` is the same times the weights that `normal`
-    was made with."""
-    right = weighted @ basis.columns.T
-    season = _forward(normal.below, right[:, :SEASON].T)
+def amplitudes(basis: Basis, normal: Normal, weighted: Float) -> Amplitudes:
+    """Solve for series (N, T) that are given times the weights that `normal` was made with."""
+    right = basis.columns @ weighted.T
+    season = _forward(normal.below, right[:SEASON])
     scaled = season / normal.pivot
-    beyond = right[:, SEASON:] - (normal.cross * scaled[..., None]).sum(0)
+    beyond = right[SEASON:] - (normal.cross * scaled[:, None]).sum(0)
     amplitude = beyond / normal.curve_pivot
-    level = (weighted * y).sum(1, dtype=float) - (season * scaled).sum(0)
-    return Amplitudes(season, amplitude, np.maximum(level[:, None] - amplitude * beyond, 0))
+    return Amplitudes(season, amplitude, amplitude * beyond)
+
+
+def residual_squares(normal: Normal, fit: Amplitudes, weighted: Float, y: Float) -> Float:
+    """Return the weighted sums of squared residuals (K, N) of series `y` (N, T)."""
+    beside_season = np.vecdot(weighted, y) - (fit.season**2 / normal.pivot).sum(0)
+    return np.asarray(np.maximum(beside_season - fit.explained, 0))
 
 
 def fitted(basis: Basis, normal: Normal, fit: Amplitudes, chosen: NDArray[np.intp]) -> Float:
     """Return the fit (N, T) of each series by its curve `chosen` (N,), at all epochs, gaps
     included."""
     rows = np.arange(len(chosen))
-    amplitude = fit.amplitude[rows, chosen]
-    low = (fit.season - normal.cross[:, rows, chosen] * amplitude) / normal.pivot
-    coefficients = np.zeros((len(chosen), len(basis.columns)))
-    coefficients[:, 2] = low[2]
-    coefficients[:, 1] = low[1] - normal.below[2] * low[2]
-    coefficients[:, 0] = low[0] - normal.below[0] * coefficients[:, 1] - normal.below[1] * low[2]
-    coefficients[rows, SEASON + chosen] = amplitude
-    return np.asarray(coefficients @ basis.columns)
+    amplitude = fit.amplitude[chosen, rows]
+    cross = np.broadcast_to(normal.cross, (SEASON, *fit.amplitude.shape))[:, chosen, rows]
+    low = (fit.season - cross * amplitude) / normal.pivot
+    coefficients = np.zeros((len(basis.columns), len(chosen)))
+    coefficients[2] = low[2]
+    coefficients[1] = low[1] - normal.below[2] * low[2]
+    coefficients[0] = low[0] - normal.below[0] * coefficients[1] - normal.below[1] * low[2]
+    coefficients[SEASON + chosen, rows] = amplitude
+    return np.asarray(coefficients.T @ basis.columns)
+
+
+def residuals(
+    basis: Basis, normal: Normal, fit: Amplitudes, chosen: NDArray[np.intp], y: Float
+) -> Float:
+    """Return what the fit of each series by its curve `chosen` (N,) leaves of `y` (N, T)."""
+    fit_of_curve = fitted(basis, normal, fit, chosen)
+    return np.subtract(y, fit_of_curve, out=fit_of_curve)
 
 
 def _forward(below: Float, right: Float) -> Float:
-    """Return L^-1 times `right` (3, ...)."""
-    second = right[1] - below[0] * right[0]
-    return np.stack([right[0], second, right[2] - below[1] * right[0] - below[2] * second])
+    """Return L^-1 times `right` (3, ..., N), in its place."""
+    right[1] -= below[0] * right[0]
+    right[2] -= below[1] * right[0] + below[2] * right[1]
+    return right
 
 
 SHAPES = 5
@@ -209,8 +216,8 @@ def course_basis(basis: Basis, when: Float) -> Basis:
     offset and annual term."""
     shapes = np.stack([np.interp(when, GRID, shape) for shape in _shapes()[0]])
     columns = np.concatenate([basis.columns[:SEASON], shapes])
-    row, column = np.tril_indices(len(columns))
-    return Basis(columns, np.ascontiguousarray((columns[row] * columns[column]).T))
+    products = columns[:, None] * columns
+    return Basis(columns, products.reshape(-1, len(when)))
 
 
 def fit_courses(
@@ -224,9 +231,8 @@ def fit_courses(
         weight: (N, T) weights from the fit of one curve, to begin with.
         noise: (N,) mm2, variance of independent values with as much information as these.
     """
-    coefficients = np.linalg.solve(*_normal(basis, weight, y))[..., 0].astype(y.dtype)
-    residual = y - coefficients @ basis.columns.astype(y.dtype)
-    weight = trusted(residual * is_finite, is_finite)
+    coefficients = np.linalg.solve(*_normal(basis, weight, y))[..., 0]
+    weight = trusted(y - coefficients @ basis.columns, is_finite)
     normal, right = _normal(basis, weight, y)
     course = np.linalg.solve(normal, right)[:, SEASON:, 0]
     # With the season first, the last block of the triangle is the root of the shapes' information
@@ -240,10 +246,8 @@ def _normal(basis: Basis, weight: Float, y: Float) -> tuple[Float, Float]:
     """Return normal matrices (N, 3 + K, 3 + K) and right-hand sides (N, 3 + K, 1) of series
     with weights (N, T)."""
     columns = len(basis.columns)
-    row, column = np.tril_indices(columns)
-    normal = np.empty((len(y), columns, columns))
-    normal[:, row, column] = normal[:, column, row] = weight @ basis.products
+    normal = (weight @ basis.products.T).reshape(-1, columns, columns)
     at = np.arange(columns)
     # Epochs that do not separate two shapes leave them uncertain, not infinite.
-    normal[:, at, at] += RIDGE * np.maximum(weight.sum(1), 1)[:, None]
+    normal[:, at, at] += RIDGE * np.maximum(normal[:, :1, 0], 1)
     return normal, ((weight * y) @ basis.columns.T)[..., None]

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from plumbline.core.arrays import Float
 from plumbline.prepare.series.noise import (
@@ -29,13 +30,17 @@ from plumbline.prepare.series.noise import (
 from plumbline.prepare.series.temporal_basis import (
     LINE,
     SEASON,
+    Amplitudes,
     Basis,
+    Normal,
     amplitudes,
     course_basis,
     fit_courses,
     fitted,
     make_basis,
     normal_matrices,
+    residual_squares,
+    residuals,
     unknown_courses,
 )
 
@@ -109,145 +114,147 @@ def estimate_trend(
         common_se,
         *unknown_courses(count),
     )
-    basis = make_basis(when, years)
-    kinds = kinds_of(basis.columns[: SEASON + 1], when)
-    bends = bool(np.ptp(when) * years >= LEAST_YEARS) if len(when) else False
-    shapes = course_basis(basis, when) if bends else None
+    fits = _make_fits(when, years)
     for rows in _chunks(building):
-        for whole, part in zip(
-            trend,
-            _estimate(
-                displacement[rows],
-                basis,
-                kinds=kinds,
-                building=building[rows],
-                shapes=shapes,
-                when=when,
-            ),
-            strict=True,
-        ):
+        found = _estimate(displacement[rows], fits, rows_of(building[rows]))
+        for whole, part in zip(trend, found, strict=True):
             whole[rows] = part
     return trend
 
 
+class Residuals(NamedTuple):
+    """Least squares of the common movement on P columns: what is left, and its noise."""
+
+    columns: Float
+    """(P, T)"""
+    inverse: Float
+    """(T, P) pseudo-inverse of the columns."""
+    kinds: Kinds
+
+
+class Fits(NamedTuple):
+    """What the fits of all series at the same epochs share."""
+
+    basis: Basis
+    complete: Normal
+    """Of one series without gaps, all weights 1."""
+    line: Residuals
+    """Of the season and the line."""
+    shapes: Basis | None
+    """None if only the line is needed."""
+    bent: Residuals | None
+    """Of the season and all shapes."""
+
+
+def _make_fits(when: Float, years: float) -> Fits:
+    """Make the fits for epochs `when` (T,), a share of the period of `years` years."""
+
+    def left_by(columns: Float) -> Residuals:
+        return Residuals(columns, np.linalg.pinv(columns), kinds_of(columns, when))
+
+    basis = make_basis(when, years)
+    bends = len(when) > 0 and np.ptp(when) * years >= LEAST_YEARS
+    shapes = course_basis(basis, when) if bends else None
+    return Fits(
+        basis,
+        normal_matrices(basis, np.ones((1, len(when)))),
+        left_by(basis.columns[: SEASON + 1]),
+        shapes,
+        # With the line last, as `Kinds` has it.
+        shapes and left_by(np.roll(shapes.columns, -1 - SEASON, axis=0)),
+    )
+
+
 def _chunks(building: NDArray[np.intp]) -> list[slice]:
     """Return slices of about `CHUNK` rows that never split a building."""
-    starts = (
-        np.flatnonzero(np.r_[True, np.diff(building) > 0])
-        if len(building)
-        else np.zeros(0, dtype=int)
-    )
     cuts = [0]
-    for start in starts:
+    for start in rows_of(building).start:
         if start - cuts[-1] >= CHUNK:
             cuts.append(int(start))
     return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
 
 
-def _estimate(
-    series: NDArray[np.float32],
-    basis: Basis,
-    *,
-    kinds: Kinds,
-    building: NDArray[np.intp],
-    shapes: Basis | None,
-    when: Float,
-) -> Trend:
-    """Estimate the trend of a chunk of series; `shapes` are None if only the line is needed."""
-    is_finite = np.isfinite(series)
-    y, plain = np.where(is_finite, series, 0).astype(float), is_finite.astype(float)
-    has_gaps = not is_finite.all()
+def _estimate(series: NDArray[np.float32], fits: Fits, rows: Rows) -> Trend:
+    """Estimate the trend of a chunk of series (N, T)."""
+    basis, shapes = fits.basis, fits.shapes
+    is_finite, y = np.isfinite(series), series.astype(float)
+    has_gaps, plain_normal = not is_finite.all(), fits.complete
+    if has_gaps:
+        y[~is_finite] = 0
+        plain_normal = normal_matrices(basis, is_finite.astype(float))
+    known = is_finite.sum(1)
+    level = amplitudes(basis, plain_normal, y)
 
-    def cut_gaps(values: Float) -> Float:
-        return values * plain if has_gaps else values
-
-    rows = rows_of(building)
-    count = np.maximum(is_finite.sum(1) - COLUMNS, 1)
-    plain_normal = normal_matrices(basis, plain)
-    level = amplitudes(basis, plain_normal, y, y)
-
-    chosen, variance = np.zeros(len(y), dtype=np.intp), level.residual_square[:, LINE] / count
+    chosen = np.zeros(len(y), dtype=np.intp)
+    variance = residual_squares(plain_normal, level, y, y)[LINE] / np.maximum(known - COLUMNS, 1)
     for turn in range(2):  # filled gaps and outliers depend on the curve
-        is_typical = (is_finite.mean(1) >= MIN_FINITE_SHARE) & (
+        is_typical = (known >= MIN_FINITE_SHARE * y.shape[1]) & (
             variance <= MAX_NOISE_RATIO * typical_variance(variance, rows)
         )
         filled = y
         if has_gaps:
             filled = np.where(is_finite, y, fitted(basis, plain_normal, level, chosen))
         common, members = _mean_series(filled, is_typical, rows)
-        differential = cut_gaps(y - rows.spread(common))
-        weight, normal = plain, plain_normal
+        differential = np.repeat(common, rows.size, axis=0)
+        np.subtract(y, differential, out=differential)
+        if has_gaps:
+            differential *= is_finite
+
+        weighted, normal = differential, plain_normal
         for _ in range(2):
-            fit = amplitudes(basis, normal, weight * differential, differential)
-            weight = trusted(cut_gaps(differential - fitted(basis, normal, fit, chosen)), is_finite)
+            fit = amplitudes(basis, normal, weighted)
+            weight = trusted(residuals(basis, normal, fit, chosen, differential), is_finite)
             if shapes is not None and not turn:
                 # A movement of the last few epochs is no outlier, though it is far from the line.
-                likely_curve = rows.spread(
-                    _excess_chi_square(
-                        fit.residual_square, variance, np.ones_like(variance), rows
-                    ).argmin(1)
-                )
-                weight = np.maximum(
+                likely_curve = _best_curve(fit, variance, rows)
+                np.maximum(
                     weight,
-                    trusted(
-                        cut_gaps(differential - fitted(basis, normal, fit, likely_curve)), is_finite
-                    ),
+                    trusted(residuals(basis, normal, fit, likely_curve, differential), is_finite),
+                    out=weight,
                 )
-            normal = normal_matrices(basis, weight)
+            weighted, normal = weight * differential, normal_matrices(basis, weight)
         total = weight.sum(1)
-        fit = amplitudes(basis, normal, weight * differential, differential)
+        fit = amplitudes(basis, normal, weighted)
         # A mean over m series contains a share 1/m of the noise of each: the differential series
         # has that much less of it.
         mean_share = is_typical / np.maximum(rows.spread(members), 2) * (rows.spread(members) > 0)
-        residual_variance = (
-            fit.residual_square
-            / (RESIDUAL_RATIO * np.maximum(total - COLUMNS, 1) * (1 - mean_share))[:, None]
+        residual_variance = residual_squares(normal, fit, weighted, differential) / (
+            RESIDUAL_RATIO * np.maximum(total - COLUMNS, 1) * (1 - mean_share)
         )
-        variance = residual_variance.min(1)
+        variance = residual_variance.min(0)
         if shapes is not None:
             # Noise is the residual of the best curve: the line's residual of another movement would
             # pass for slow noise.
-            best_curve = rows.spread(
-                _excess_chi_square(
-                    fit.residual_square, variance, np.ones_like(variance), rows
-                ).argmin(1)
-            )
-            residual = cut_gaps(differential - fitted(basis, normal, fit, best_curve))
-            effective = effective_share(residual, weight, variance, rows, kinds)
-            chosen = rows.spread(
-                _choose_curve(_excess_chi_square(fit.residual_square, variance, effective, rows))
-            )
+            best_curve = _best_curve(fit, variance, rows)
+            residual = residuals(basis, normal, fit, best_curve, differential)
+            effective = effective_share(residual, weight, variance, rows, fits.line.kinds)
+            chosen = rows.spread(_choose_curve(_excess_chi_square(fit, variance, effective, rows)))
 
-    residual = cut_gaps(differential - fitted(basis, normal, fit, chosen))
-    effective = effective_share(residual, weight, variance, rows, kinds)
-    error = np.maximum(
-        np.sqrt(residual_variance / effective[:, None] / normal.curve_pivot), LEAST_ERROR
+    effective = effective_share(
+        residuals(basis, normal, fit, chosen, differential), weight, variance, rows, fits.line.kinds
     )
-    amplitude = amplitudes(basis, normal, weight * y, y).amplitude
-    row = np.arange(len(y))
+    error = np.maximum(np.sqrt(residual_variance / effective / normal.curve_pivot), LEAST_ERROR)
+    amplitude = amplitudes(basis, normal, weight * y).amplitude
+    own = chosen, np.arange(len(y))
     common_error = _common_error(
-        basis,
-        kinds=kinds,
+        fits,
         common=common,
         members=members,
-        is_finite=is_finite,
-        error=error[:, LINE],
+        known_share=known / y.shape[1],
+        error=error[LINE],
         rows=rows,
-        shapes=shapes,
-        when=when,
     )
-    noise = error[row, chosen] ** 2 * normal.curve_pivot[row, chosen]
     courses = (
         unknown_courses(len(y))
         if shapes is None
-        else fit_courses(shapes, y, is_finite, weight, noise)
+        else fit_courses(shapes, y, is_finite, weight, error[own] ** 2 * normal.curve_pivot[own])
     )
     return Trend(
-        amplitude[row, chosen],
-        error[row, chosen],
+        amplitude[own],
+        error[own],
         chosen,
-        amplitude[:, LINE],
-        error[:, LINE],
+        amplitude[LINE],
+        error[LINE],
         rows.spread(common_error),
         *courses,
     )
@@ -265,45 +272,49 @@ def _mean_series(
     """
     members = np.asarray(rows.total(is_typical.astype(np.intp)), np.intp)
     members[members < MIN_COMMON] = 0
-    share = (is_typical / rows.spread(np.maximum(members, 1))).astype(filled.dtype)
-    mean = rows.total(filled * share[:, None])
-    mean[members == 0] = 0
+    share = is_typical * rows.spread(np.divide(members > 0, np.maximum(members, 1)))
+    count = len(filled)
+    mean = csr_array((share, np.arange(count), np.r_[rows.start, count])) @ filled
     return mean, members
 
 
 def _excess_chi_square(
-    residual_square: Float, variance: Float, effective: Float, rows: Rows
+    fit: Amplitudes, variance: Float, effective: Float | float, rows: Rows
 ) -> Float:
-    """Return the chi-square (G, K) of each building's series on each curve, above that of
+    """Return the chi-square (K, G) of each building's series on each curve, above that of
     each series' best curve.
 
     Each series counts up to `MAX_GAIN`: one that jumps by an unwrapping error looks much like one
     that moves late.
     """
     scale = np.maximum(variance, typical_variance(variance, rows)) + 1e-12
-    chi_square = (residual_square - residual_square.min(1)[:, None]) * (effective / scale)[:, None]
+    chi_square = (fit.explained.max(0) - fit.explained) * (effective / scale)
     return rows.total(np.minimum(chi_square, MAX_GAIN))
+
+
+def _best_curve(fit: Amplitudes, variance: Float, rows: Rows) -> NDArray[np.intp]:
+    """Return (N,) the curve that fits the series of each building best, as if all values were
+    independent."""
+    best: NDArray[np.intp] = rows.spread(_excess_chi_square(fit, variance, 1, rows).argmin(0))
+    return best
 
 
 def _choose_curve(excess: Float) -> NDArray[np.intp]:
     """Choose the curve (G,) that fits a building's series best; the line, unless another is
     clearly better."""
-    best: NDArray[np.intp] = np.argmin(excess, axis=1)
-    best[excess[:, LINE] - excess.min(1) < NEEDED_GAIN] = LINE
+    best: NDArray[np.intp] = np.argmin(excess, axis=0)
+    best[excess[LINE] - excess.min(0) < NEEDED_GAIN] = LINE
     return best
 
 
 def _common_error(
-    basis: Basis,
+    fits: Fits,
     *,
-    kinds: Kinds,
     common: Float,
     members: NDArray[np.intp],
-    is_finite: NDArray[np.bool_],
+    known_share: Float,
     error: Float,
     rows: Rows,
-    shapes: Basis | None,
-    when: Float,
 ) -> Float:
     """Return the standard error (G,) of the common series' line, mm, beyond the share of
     the rows' own errors (N,).
@@ -313,32 +324,27 @@ def _common_error(
     share: then they count as one row.
     """
     # Filled gaps have no noise, so the common series shows less of it the more gaps there are.
-    share = rows.total(is_finite.mean(1)) / rows.size
-    each_building, line = (
-        rows_of(np.arange(len(common))),
-        normal_matrices(basis, np.ones((1, common.shape[1]))).curve_pivot[:, LINE],
-    )
+    share = rows.total(known_share) / rows.size
+    each_building = rows_of(np.arange(len(common)))
 
-    def noise(columns: Float, kinds: Kinds) -> tuple[Float, Float, Float]:
-        residual = common - common @ np.linalg.pinv(columns) @ columns
+    def noise(of: Residuals) -> tuple[Float, Float, Float]:
+        residual = common - common @ of.inverse @ of.columns
         effective = effective_share(
-            residual, np.ones_like(common), np.ones(len(common)), each_building, kinds
+            residual, np.ones_like(common), np.ones(len(common)), each_building, of.kinds
         )
-        residual_square = (residual**2).sum(1)
-        degrees = np.maximum(common.shape[1] * share - len(columns), 1) * share
+        residual_square = np.vecdot(residual, residual)
+        degrees = np.maximum(common.shape[1] * share - len(of.columns), 1) * share
         return (
             residual_square,
-            residual_square / degrees / effective / line,
+            residual_square / degrees / effective / fits.complete.curve_pivot[LINE],
             degrees * effective / np.maximum(residual_square, 1e-12),
         )
 
-    residual_square, variance, _ = noise(basis.columns[: SEASON + 1], kinds)
-    if shapes is not None:
-        # With the line last, as `Kinds` has it.
-        columns = np.roll(shapes.columns, -1 - SEASON, axis=0)
-        bent_square, bent, weight = noise(columns, kinds_of(columns, when))
-        clear = (residual_square - bent_square) * weight > NEEDED_GAIN + len(columns) - COLUMNS
-        variance = np.where(clear, bent, variance)
+    residual_square, variance, _ = noise(fits.line)
+    if fits.bent is not None:
+        bent_square, bent, weight = noise(fits.bent)
+        needed_gain = NEEDED_GAIN + len(fits.bent.columns) - COLUMNS
+        variance = np.where((residual_square - bent_square) * weight > needed_gain, bent, variance)
     row_variance = rows.total(error**2) / rows.size
     beyond = np.where(
         members > 0,
@@ -367,20 +373,24 @@ def line_changes(
         when: (T,) epochs as a share of the observation period, 0 to 1.
         years: length of the observation period.
     """
-    basis, parts = make_basis(when, years), [np.zeros((2, 0))]
+    basis, parts = make_basis(when, years, LINE + 1), [np.zeros((2, 0))]
+    complete = normal_matrices(basis, np.ones((1, len(when))))
     for start in range(0, len(displacement), LINE_CHUNK):
         series = displacement[start : start + LINE_CHUNK]
-        is_finite = np.isfinite(series)
-        y, weight = np.where(is_finite, series, 0).astype(float), is_finite.astype(float)
-        line = np.full(len(y), LINE, np.intp)
+        is_finite, y = np.isfinite(series), series.astype(float)
+        weighted, normal, line = y, complete, np.full(len(y), LINE)
+        if not is_finite.all():
+            y[~is_finite] = 0
+            normal = normal_matrices(basis, is_finite.astype(float))
         for turn in range(3):
-            normal = normal_matrices(basis, weight)
-            fit = amplitudes(basis, normal, weight * y, y)
-            residual = (y - fitted(basis, normal, fit, line)) * is_finite
+            fit = amplitudes(basis, normal, weighted)
+            residual = residuals(basis, normal, fit, line, y)
             if turn < 2:
                 weight = trusted(residual, is_finite)
-        variance = (weight * residual**2).sum(1) / np.maximum(weight.sum(1) - COLUMNS, 1)
-        error = np.sqrt(variance / normal.curve_pivot[:, LINE])
-        parts.append(np.stack([fit.amplitude[:, LINE], np.maximum(error, LEAST_LINE_ERROR)]))
+                weighted, normal = weight * y, normal_matrices(basis, weight)
+        square = np.vecdot(weight * residual, residual)
+        variance = square / np.maximum(weight.sum(1) - COLUMNS, 1)
+        error = np.sqrt(variance / normal.curve_pivot[LINE])
+        parts.append(np.stack([fit.amplitude[LINE], np.maximum(error, LEAST_LINE_ERROR)]))
     change, error = np.concatenate(parts, axis=1)
     return change, error
