@@ -47,7 +47,7 @@ def first_line_number(product: CsvFile) -> int:
     return number
 
 
-def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
+def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytearray]:
     """Yield blocks of whole lines of the product, or of its part: a line belongs to the
     part in which it begins.
 
@@ -55,7 +55,12 @@ def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytes]:
         InputError: a line is longer than `MAX_LINE_BYTES`.
     """
     remaining_bytes = math.inf if product.end is None else product.end - stream.tell()
-    while remaining_bytes > 0 and (text := stream.read(int(min(BLOCK_BYTES, remaining_bytes)))):
+    while remaining_bytes > 0:
+        # Read into an array that takes the end of the line, too: adding it copied all bytes.
+        text = bytearray(int(min(BLOCK_BYTES, remaining_bytes)))
+        del text[stream.readinto(text) :]  # type: ignore[attr-defined]
+        if not text:
+            return
         if not text.endswith(b"\n"):
             line_end = stream.readline(MAX_LINE_BYTES)
             if len(line_end) == MAX_LINE_BYTES:

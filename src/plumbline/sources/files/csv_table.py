@@ -236,7 +236,7 @@ def stream_columns(
     behind = dict.fromkeys(header[len(header) - product.behind :], pa.string())
     with open_rows(product) as stream, ThreadPoolExecutor(1) as pool:
         parsed = None
-        for block in chain(blocks(product, stream), [b""]):
+        for block in chain(blocks(product, stream), [bytearray()]):
             coming = (
                 pool.submit(_parse_block, product, block, header, {**types, **behind})
                 if block
@@ -272,7 +272,7 @@ def _check_behind(product: CsvFile, table: pa.Table, behind: list[str], first: i
 
 
 def _parse_block(
-    product: CsvFile, lines: bytes, header: list[str], types: Mapping[str, pa.DataType]
+    product: CsvFile, lines: bytearray, header: list[str], types: Mapping[str, pa.DataType]
 ) -> pa.Table:
     """Parse the columns named in `types` as these types; cells of `MISSING` are null, or
     NaN in columns of numbers.
