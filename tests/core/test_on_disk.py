@@ -2,15 +2,17 @@
 
 import errno
 import io
+import sys
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from plumbline.core import on_disk
 from plumbline.core.errors import NotWritable
-from plumbline.core.on_disk import OnDisk, Stack, folder_of
+from plumbline.core.on_disk import OnDisk, Stack, folder_of, return_freed_memory
 from tests.refusals import refuses
 
 COUNT, COLUMNS = 1500, 5
@@ -81,3 +83,15 @@ def test_a_full_disk_is_told(values, tmp_path, monkeypatch):
     monkeypatch.setattr(on_disk.tempfile, "TemporaryFile", lambda dir: Full())
     with refuses("disk.full", tmp_path, "No space left", error=NotWritable):
         filled(values, tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory stays with the process")
+def test_freed_memory_goes_back_to_the_system():
+    process = psutil.Process()
+    blocks = [np.ones(8_000) for _ in range(2_000)]  # 64 kB each: in the heap, not in pages of their own
+    last = blocks.pop()  # keeps the heap from shrinking by itself
+    blocks.clear()
+    held = process.memory_info().rss
+    return_freed_memory()
+    assert held - process.memory_info().rss > 50e6
+    assert last.sum() == 8_000

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from plumbline.core.console import track as track_progress
 from plumbline.core.errors import InputError
 from plumbline.core.jobs import in_threads, one_blas_thread
-from plumbline.core.on_disk import Stack, folder_of
+from plumbline.core.on_disk import Stack, folder_of, return_freed_memory
 from plumbline.params import Prepare
 from plumbline.prepare.abstention import LeftOut, leave_out
 from plumbline.prepare.assignment.nearest import UNASSIGNED
@@ -37,7 +37,7 @@ from plumbline.prepare.response.whole_building import WholeBuildings, whole_buil
 from plumbline.prepare.scatterers import check_epochs, period_overlap
 from plumbline.sources.points.track import Track
 
-BLOCK = 1 << 14
+BLOCK = 1 << 15
 """Approximate number of points and footprints of a block: enough for long arrays, few enough for
 little memory."""
 
@@ -105,6 +105,7 @@ def prepare_buildings(
         )
         for number, owner in zip(used, owners.of, strict=True):
             all_owners[number] = owner
+        return_freed_memory()  # of reading and of the search for owners
         names, years = (
             buildings["building_id"].to_numpy().astype(str),
             observation_period(tracks).years,
@@ -115,13 +116,14 @@ def prepare_buildings(
         parts = in_threads(
             lambda block: _prepare_block(
                 block,
+                tracks,
                 footprints[block.rows],
                 names[block.rows],
                 params=params,
                 years=years,
                 city=city,
             ),
-            _blocks(tracks, owners.of, bounds),
+            _blocks(owners.of, bounds),
         )
         if shown:
             parts = track_progress(parts, len(bounds), "prepare", finished=True)
@@ -147,9 +149,8 @@ class _Block(NamedTuple):
 
     rows: slice
     """Rows of the footprints."""
-    tracks: list[Track]
     point: list[NDArray[np.intp]]
-    """Row of each point in the whole track, for each track."""
+    """Row of each point in its track, for each track."""
     owner: list[NDArray[np.intp]]
     """Footprint of each point, from 0 in this block, for each track."""
 
@@ -182,9 +183,7 @@ def _bounds(owners: list[NDArray[np.intp]], footprints: int) -> list[tuple[int, 
     return list(pairwise([0, *(1 + np.flatnonzero(np.diff(number))), footprints]))
 
 
-def _blocks(
-    tracks: list[Track], owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]
-) -> Iterator[_Block]:
+def _blocks(owners: list[NDArray[np.intp]], bounds: Iterable[tuple[int, int]]) -> Iterator[_Block]:
     """Cut a city into blocks; `owners` and `bounds` as of `_bounds`."""
     # Within a footprint the points keep the order of the file.
     order = [np.argsort(owner, kind="stable") for owner in owners]
@@ -194,7 +193,6 @@ def _blocks(
         point = [np.sort(rows[low:high]) for rows, (low, high) in zip(order, ends, strict=True)]
         yield _Block(
             slice(first, end),
-            [track.take(rows) for track, rows in zip(tracks, point, strict=True)],
             point,
             [owner[rows] - first for owner, rows in zip(owners, point, strict=True)],
         )
@@ -202,6 +200,7 @@ def _blocks(
 
 def _prepare_block(
     block: _Block,
+    tracks: list[Track],
     footprints: NDArray[np.object_],
     names: NDArray[np.str_],
     *,
@@ -211,7 +210,8 @@ def _prepare_block(
 ) -> Prepared:
     """Prepare the buildings of a block with assigned scatterers; `footprints` and `names`
     are of the block."""
-    scatterers, frame = collect_scatterers(block.tracks, footprints, block.owner)
+    of_block = [track.take(rows) for track, rows in zip(tracks, block.point, strict=True)]
+    scatterers, frame = collect_scatterers(of_block, footprints, block.owner)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     judged = left_out.judged
     chosen = choose_scatterers(scatterers, frame, judged, params.max_points)
@@ -219,7 +219,7 @@ def _prepare_block(
     for number, rows in enumerate(block.point):
         in_track = chosen.track == number
         point[in_track] = rows[chosen.point[in_track]]
-    means = building_means(scatterers, frame, len(block.tracks))
+    means = building_means(scatterers, frame, len(tracks))
     return Prepared(
         sequences=describe_buildings(
             chosen,

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from plumbline.core.console import log
+from plumbline.core.on_disk import return_freed_memory
 from plumbline.core.strain import CATEGORY_BOUNDS_PERMILLE
 from plumbline.export.answers import Answers, Released
 from plumbline.export.interface import CATEGORIES, PROBABILITIES
@@ -124,6 +125,7 @@ def answer(
     """
     limits, where = options.limits(model.prepare), where_of(options, city)
     prepared = prepare_buildings(city.points, city.footprints, limits, shown=True)
+    return_freed_memory()
     if prepared.moved:
         log.info(
             "%d points between two footprints go to the one whose movement they follow, not to "
@@ -131,6 +133,8 @@ def answer(
             prepared.moved,
         )
     buildings, answers = run_model(prepared, model, limits, shown=True)
+    courses = courses_of(prepared, city.points, answers)
+    return_freed_memory()
     predictions = judge(
         buildings,
         answers,
@@ -138,7 +142,7 @@ def answer(
         limits,
         model.about,
         damage_rate=options.damage_rate,
-        courses=courses_of(prepared, city.points, answers),
+        courses=courses,
         where=where,
         whole=prepared.whole,
     )

@@ -44,7 +44,7 @@ from plumbline.prepare.series.temporal_basis import (
     unknown_courses,
 )
 
-CHUNK = 1024
+CHUNK = 512
 """Number of points in a block: few enough for their arrays to stay in the processor's cache."""
 NEEDED_GAIN = 9.0
 """Smallest gain in chi-square over the line with which a bent curve is chosen for a building's
@@ -354,7 +354,7 @@ def _common_error(
     return np.asarray(np.sqrt(np.maximum(beyond, 0)))
 
 
-LINE_CHUNK = 1024
+LINE_CHUNK = 512
 """Number of series in a block: few enough for their arrays to stay in the processor's cache."""
 LEAST_LINE_ERROR = 0.2
 """Smallest standard error of one series' change along a line, mm."""

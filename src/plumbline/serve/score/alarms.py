@@ -108,7 +108,8 @@ def update_alarms(params: Params, place: str) -> None:
             {**rule.model_dump(mode="json"), "area": hash_area(rule, params)} for rule in rules
         ],
         "results": [
-            [r.folder_name, r.observed["to"], r.made, r.files.get(PREDICTIONS)] for r in delivery_results
+            [r.folder_name, r.observed["to"], r.made, r.files.get(PREDICTIONS)]
+            for r in delivery_results
         ],
     }
     if path.is_file() and read_record(record) == {**derived, "sha256": sha256_file(path)}:

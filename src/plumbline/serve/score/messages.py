@@ -159,7 +159,9 @@ def _make_message(out: Path, result: DeliveryResult) -> Message:
         ]
     lines += ["", f"Map: {folder / MAP}", f"Message: {result.place}/{result.folder_name}"]
     return Message(
-        f"{result.place}/{result.folder_name}", f"Plumbline: {result.place}, {subject}", "\n".join(lines)
+        f"{result.place}/{result.folder_name}",
+        f"Plumbline: {result.place}, {subject}",
+        "\n".join(lines),
     )
 
 
