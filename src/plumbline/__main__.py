@@ -10,7 +10,7 @@ from plumbline.core.extras import find_foreign_libraries
 from plumbline.core.source_code import check_code, check_map_page
 
 GARBAGE_OBJECTS = 10_000
-"""Number of new objects after which Python looks for garbage among them; 700 by default."""
+"""Number of new objects after which Python looks for garbage among them; Python: 700 to 2,000."""
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 import errno
 import io
-import sys
+import platform
 
 import numpy as np
 import psutil
@@ -85,7 +85,7 @@ def test_a_full_disk_is_told(values, tmp_path, monkeypatch):
         filled(values, tmp_path)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory stays with the process")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="elsewhere memory stays with the process")
 def test_freed_memory_goes_back_to_the_system():
     process = psutil.Process()
     blocks = [np.ones(8_000) for _ in range(2_000)]  # 64 kB each: in the heap, not in pages of their own

@@ -1,7 +1,7 @@
 """Keep arrays that would fill the memory in files without a name, and read them by rows.
 
-The system removes such a file when its array is gone, however the process ends. Memory of freed
-arrays goes back to the system when it is told to.
+The system removes such a file when its array is gone, however the process ends. What freed
+objects held in memory goes back to the system by `return_freed_memory`.
 """
 
 from __future__ import annotations

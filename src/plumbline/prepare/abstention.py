@@ -214,14 +214,16 @@ def leave_out(side: Float, building: NDArray[np.intp], xy: Float, limits: Prepar
 
 
 def outsized(footprints: NDArray[np.object_], limits: Prepare) -> NDArray[np.bool_]:
-    """Return (B,) whether each footprint is left out by its size; see `assign_points`."""
+    """Return (B,) whether each footprint, a polygon, is left out by its size; see
+    `assign_points`."""
     west, south, east, north = shapely.bounds(footprints).T
     # A rectangle's longer side is at most the diagonal of the bounds, and the product of its sides
-    # at least the area within: where these are within the limits by far, its sides are, too.
+    # at least the area within: where these are within the limits by more than rounding, its
+    # sides are, too.
     diagonal = np.hypot(east - west, north - south)
-    is_inside = (diagonal < 0.999 * limits.max_side_m) & shapely.is_valid(footprints)
-    is_inside &= shapely.area(footprints) > 1.001 * limits.min_side_m * diagonal
-    result, rows = np.zeros(len(footprints), bool), np.flatnonzero(~is_inside)
+    is_surely_within = (diagonal < 0.999 * limits.max_side_m) & shapely.is_valid(footprints)
+    is_surely_within &= shapely.area(footprints) > 1.001 * limits.min_side_m * diagonal
+    result, rows = np.zeros(len(footprints), bool), np.flatnonzero(~is_surely_within)
     result[rows] = np.logical_or(*_outsized(frames(footprints[rows]).side, limits))
     return result
 

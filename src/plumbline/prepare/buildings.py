@@ -210,8 +210,8 @@ def _prepare_block(
 ) -> Prepared:
     """Prepare the buildings of a block with assigned scatterers; `footprints` and `names`
     are of the block."""
-    of_block = [track.take(rows) for track, rows in zip(tracks, block.point, strict=True)]
-    scatterers, frame = collect_scatterers(of_block, footprints, block.owner)
+    block_tracks = [track.take(rows) for track, rows in zip(tracks, block.point, strict=True)]
+    scatterers, frame = collect_scatterers(block_tracks, footprints, block.owner)
     left_out = leave_out(frame.side, scatterers.building, scatterers.xy, params)
     judged = left_out.judged
     chosen = choose_scatterers(scatterers, frame, judged, params.max_points)

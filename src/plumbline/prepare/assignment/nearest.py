@@ -58,10 +58,10 @@ def assign_points(
         last: (B,) which get only points that are near no other footprint, because they are not
             judged.
     """
-    nobody = np.zeros(0, np.intp)
+    no_rows = np.zeros(0, np.intp)
     if not len(easting) or not len(footprints):
         unassigned = np.full(len(easting), UNASSIGNED, np.intp)
-        return Assigned(unassigned, nobody, nobody, np.zeros(0))
+        return Assigned(unassigned, no_rows, no_rows, np.zeros(0))
     west, south, east, north = shapely.bounds(footprints).T
     # Around a footprint, by more than rounding can take off.
     margin = buffer_m * (1 + 1e-9) + 1e-6
@@ -72,8 +72,6 @@ def assign_points(
     size_rank[np.lexsort((np.arange(len(footprints)), shapely.area(footprints)))] = np.arange(
         len(footprints)
     )
-
-    tree.query(shapely.Point())  # the first query builds the tree, which threads then share
 
     def assign(start: int) -> Assigned:
         piece = slice(start, start + PIECE)
@@ -197,7 +195,7 @@ def _nearest_rival(
     shared = shapely.area(shapely.intersection(polygon, rival_polygon)) > OVERLAP * np.minimum(
         shapely.area(polygon), shapely.area(rival_polygon)
     )
-    is_separate = ~shared[at.ravel()]
+    is_separate = ~shared[at]
     point, rival, distance = point[is_separate], rival[is_separate], distance[is_separate]
     order = np.lexsort((rival, distance, point))
     point, first = np.unique(point[order], return_index=True)

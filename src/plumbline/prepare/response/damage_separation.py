@@ -30,10 +30,10 @@ it is 0."""
 SPREADS_MM = np.array([1.0, 3.0, 10.0, 30.0, 100.0])
 """Standard deviations of damage, mm."""
 MOST, FEW = np.s_[:3], np.s_[2:]
-"""Those of most scatterers of a building, and of the few with larger damage beside each of them."""
-LARGE_SHARE, LARGE_RATIO = 0.1, 10.0
-"""Share of a building's scatterers with larger damage, and the ratio of its standard deviation,
-`FEW`, to that of most."""
+"""Places in `SPREADS_MM`: of the damage of most scatterers of a building, and of the larger damage
+of a few beside each."""
+LARGE_SHARE = 0.1
+"""Share of a building's scatterers with the larger damage."""
 LEAST_WEIGHT = 0.05
 """Smallest robust weight of the rigid motion that is used, as for the local gradients."""
 LIKELY_TILT, WEAK_OFFSET = 5.0, 1e4
@@ -77,7 +77,7 @@ def separate(
     """
     separated = Separated(np.where(mask, rigid.residual, 0), np.where(mask, error, 1.0))
     is_known = np.isfinite(courses.course).all(-1)
-    has_course = np.asarray((is_known | ~mask).all(1) & mask.any(1))
+    has_course = (is_known | ~mask).all(1) & mask.any(1)
     rows, size = np.flatnonzero(has_course), max(1, ROWS // max(mask.shape[1], 1))
     for at in (rows[start : start + size] for start in range(0, len(rows), size)):
         real, error_2 = mask[at], error[at] ** 2
@@ -148,11 +148,12 @@ def _average_damage(
     shared_2, least_precision = shared**2, 1e-9 * power
 
     log_weights, products, precisions = [], [], []
+    larger = SPREADS_MM[FEW] / SPREADS_MM[MOST]
     # Memory that each point of the grid uses again: to allocate it takes as long as the work.
     variance, explained = np.empty((2, len(SPREADS_MM), *power.shape))
     likelihood = np.empty_like(explained[MOST])
     for size in ASTRAY_M:
-        # The share of the residual along the tilt that the position error explains.
+        # What the position error takes from a square along the tilt, m2.
         lost = size**2 / (1 + size**2 * strength)
         precisions.append(np.maximum(power - lost * shared_2, least_precision))
         # The damage times its precision.
@@ -163,13 +164,13 @@ def _average_damage(
         np.add(precisions[-1], SPREADS_MM[:, None, None] ** -2.0, out=variance)
         np.divide(1, variance, out=variance)
         np.multiply(half_square, variance, out=explained)
-        root = np.sqrt(variance, out=variance)
+        spread = np.sqrt(variance, out=variance)
         # The logarithm of the sum of both likelihoods. The larger spread explains more.
         np.subtract(explained[MOST], explained[FEW], out=likelihood)
         np.exp(likelihood, out=likelihood)
-        likelihood *= root[MOST]
-        root[FEW] *= LARGE_SHARE / (1 - LARGE_SHARE) / LARGE_RATIO
-        likelihood += root[FEW]
+        likelihood *= spread[MOST]
+        spread[FEW] *= (LARGE_SHARE / (1 - LARGE_SHARE) / larger)[:, None, None]
+        likelihood += spread[FEW]
         np.log(likelihood, out=likelihood)
         likelihood += explained[FEW]
         likelihood -= half_misfit - np.log((1 - LARGE_SHARE) / SPREADS_MM[MOST, None, None])

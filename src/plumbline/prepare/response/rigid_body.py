@@ -117,8 +117,8 @@ class _Workspace(NamedTuple):
         )
 
 
-def _make_workspace(size: int, points: int, fits: int, shared: int) -> _Workspace:
-    return _Workspace(np.empty((3, size, points, fits)), make_systems(shared, (size, fits)))
+def _make_workspace(size: int, points: int, fits: int, columns: int) -> _Workspace:
+    return _Workspace(np.empty((3, size, points, fits)), make_systems(columns, (size, fits)))
 
 
 def _fit_block(
@@ -206,7 +206,7 @@ class Systems(NamedTuple):
     shared columns after it, and with the values: see `shared_products`."""
     last: Float
     """(N + 2, ...) products of the last column with each shared one, with the values, and with
-    itself. The latter is its pivot once they are solved: the inverse variance of its parameter,
+    itself. The last is its pivot once they are solved: the inverse variance of its parameter,
     marginal over the others."""
     ratio: Float
     """(N (N + 3) / 2, ...) rows of L', each followed by those of the values and of the last
@@ -217,7 +217,7 @@ class Systems(NamedTuple):
     """(N + 2, ...) parameters of the shared columns, -1 for the values, and that of the last."""
 
     def solve(self, prior: Float) -> None:
-        """Solve for `solution`; the products are overwritten.
+        """Solve for `solution`, which holds -1 for the values; the products are overwritten.
 
         By L D L' (Golub and Van Loan 2013, section 4.1), step by step over all systems: for
         matrices this small, much faster than one call a matrix.
@@ -253,10 +253,10 @@ class Systems(NamedTuple):
             np.negative(explained.sum(0, out=self.solution[column]), out=self.solution[column])
 
 
-def make_systems(shared: int, shape: tuple[int, ...]) -> Systems:
-    """Make memory for systems of `shared` shared columns and a last one."""
-    triangle = shared * (shared + 3) // 2
-    counts = triangle, shared + 2, triangle, shared + 1, shared + 2
+def make_systems(columns: int, shape: tuple[int, ...]) -> Systems:
+    """Make memory for systems with `columns` shared columns and a last one."""
+    triangle = columns * (columns + 3) // 2
+    counts = triangle, columns + 2, triangle, columns + 1, columns + 2
     systems = Systems(*(np.empty((count, *shape)) for count in counts))
     systems.solution[-2] = -1
     return systems

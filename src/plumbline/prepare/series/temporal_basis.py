@@ -96,7 +96,7 @@ class Amplitudes(NamedTuple):
     amplitude: Float
     """(K, N)"""
     explained: Float
-    """(K, N) what each curve takes from the weighted sum of squares, beside the season."""
+    """(K, N) mm2, what each curve takes from the weighted sum of squares, beside the season."""
 
 
 def normal_matrices(basis: Basis, weight: Float) -> Normal:
@@ -116,7 +116,7 @@ def normal_matrices(basis: Basis, weight: Float) -> Normal:
 
 
 def amplitudes(basis: Basis, normal: Normal, weighted: Float) -> Amplitudes:
-    """Solve for series (N, T) that are given times the weights that `normal` was made with."""
+    """Solve for series; `weighted` (N, T) is each times the weights that `normal` was made with."""
     right = basis.columns @ weighted.T
     season = _forward(normal.below, right[:SEASON])
     scaled = season / normal.pivot
@@ -155,7 +155,7 @@ def residuals(
 
 
 def _forward(below: Float, right: Float) -> Float:
-    """Return L^-1 times `right` (3, ..., N), in its place."""
+    """Return L^-1 times `right` (3, ..., N), and overwrite it."""
     right[1] -= below[0] * right[0]
     right[2] -= below[1] * right[0] + below[2] * right[1]
     return right

@@ -114,54 +114,55 @@ def estimate_trend(
         common_se,
         *unknown_courses(count),
     )
-    fits = _make_fits(when, years)
+    shared = _prepare_fits(when, years)
     for rows in _chunks(building):
-        found = _estimate(displacement[rows], fits, rows_of(building[rows]))
-        for whole, part in zip(trend, found, strict=True):
+        of_chunk = _estimate(displacement[rows], shared, rows_of(building[rows]))
+        for whole, part in zip(trend, of_chunk, strict=True):
             whole[rows] = part
     return trend
 
 
-class Residuals(NamedTuple):
-    """Least squares of the common movement on P columns: what is left, and its noise."""
+class MovementColumns(NamedTuple):
+    """Columns on which the common movement is projected."""
 
     columns: Float
     """(P, T)"""
     inverse: Float
     """(T, P) pseudo-inverse of the columns."""
     kinds: Kinds
+    """Kinds of the noise beside these columns."""
 
 
-class Fits(NamedTuple):
+class SharedByFits(NamedTuple):
     """What the fits of all series at the same epochs share."""
 
     basis: Basis
     complete: Normal
-    """Of one series without gaps, all weights 1."""
-    line: Residuals
-    """Of the season and the line."""
+    """Normal matrix of a series without gaps, all weights 1."""
+    line: MovementColumns
+    """Season and line."""
     shapes: Basis | None
     """None if only the line is needed."""
-    bent: Residuals | None
-    """Of the season and all shapes."""
+    bent: MovementColumns | None
+    """Season and all shapes; None as `shapes`."""
 
 
-def _make_fits(when: Float, years: float) -> Fits:
-    """Make the fits for epochs `when` (T,), a share of the period of `years` years."""
+def _prepare_fits(when: Float, years: float) -> SharedByFits:
+    """Compute what fits at epochs `when` (T,), a share of the period of `years` years, share."""
 
-    def left_by(columns: Float) -> Residuals:
-        return Residuals(columns, np.linalg.pinv(columns), kinds_of(columns, when))
+    def prepare_columns(columns: Float) -> MovementColumns:
+        return MovementColumns(columns, np.linalg.pinv(columns), kinds_of(columns, when))
 
     basis = make_basis(when, years)
     bends = len(when) > 0 and np.ptp(when) * years >= LEAST_YEARS
     shapes = course_basis(basis, when) if bends else None
-    return Fits(
+    return SharedByFits(
         basis,
         normal_matrices(basis, np.ones((1, len(when)))),
-        left_by(basis.columns[: SEASON + 1]),
+        prepare_columns(basis.columns[: SEASON + 1]),
         shapes,
         # With the line last, as `Kinds` has it.
-        shapes and left_by(np.roll(shapes.columns, -1 - SEASON, axis=0)),
+        None if shapes is None else prepare_columns(np.roll(shapes.columns, -1 - SEASON, axis=0)),
     )
 
 
@@ -174,21 +175,21 @@ def _chunks(building: NDArray[np.intp]) -> list[slice]:
     return [slice(a, b) for a, b in zip(cuts, [*cuts[1:], len(building)], strict=True) if b > a]
 
 
-def _estimate(series: NDArray[np.float32], fits: Fits, rows: Rows) -> Trend:
+def _estimate(series: NDArray[np.float32], shared: SharedByFits, rows: Rows) -> Trend:
     """Estimate the trend of a chunk of series (N, T)."""
-    basis, shapes = fits.basis, fits.shapes
+    basis, shapes = shared.basis, shared.shapes
     is_finite, y = np.isfinite(series), series.astype(float)
-    has_gaps, plain_normal = not is_finite.all(), fits.complete
+    has_gaps, plain_normal = not is_finite.all(), shared.complete
     if has_gaps:
         y[~is_finite] = 0
         plain_normal = normal_matrices(basis, is_finite.astype(float))
-    known = is_finite.sum(1)
+    n_known = is_finite.sum(1)
     level = amplitudes(basis, plain_normal, y)
 
     chosen = np.zeros(len(y), dtype=np.intp)
-    variance = residual_squares(plain_normal, level, y, y)[LINE] / np.maximum(known - COLUMNS, 1)
+    variance = residual_squares(plain_normal, level, y, y)[LINE] / np.maximum(n_known - COLUMNS, 1)
     for turn in range(2):  # filled gaps and outliers depend on the curve
-        is_typical = (known >= MIN_FINITE_SHARE * y.shape[1]) & (
+        is_typical = (n_known >= MIN_FINITE_SHARE * y.shape[1]) & (
             variance <= MAX_NOISE_RATIO * typical_variance(variance, rows)
         )
         filled = y
@@ -227,31 +228,41 @@ def _estimate(series: NDArray[np.float32], fits: Fits, rows: Rows) -> Trend:
             # pass for slow noise.
             best_curve = _best_curve(fit, variance, rows)
             residual = residuals(basis, normal, fit, best_curve, differential)
-            effective = effective_share(residual, weight, variance, rows, fits.line.kinds)
+            effective = effective_share(residual, weight, variance, rows, shared.line.kinds)
             chosen = rows.spread(_choose_curve(_excess_chi_square(fit, variance, effective, rows)))
 
     effective = effective_share(
-        residuals(basis, normal, fit, chosen, differential), weight, variance, rows, fits.line.kinds
+        residuals(basis, normal, fit, chosen, differential),
+        weight,
+        variance,
+        rows,
+        shared.line.kinds,
     )
     error = np.maximum(np.sqrt(residual_variance / effective / normal.curve_pivot), LEAST_ERROR)
     amplitude = amplitudes(basis, normal, weight * y).amplitude
-    own = chosen, np.arange(len(y))
+    chosen_place = chosen, np.arange(len(y))
     common_error = _common_error(
-        fits,
+        shared,
         common=common,
         members=members,
-        known_share=known / y.shape[1],
+        known_share=n_known / y.shape[1],
         error=error[LINE],
         rows=rows,
     )
     courses = (
         unknown_courses(len(y))
         if shapes is None
-        else fit_courses(shapes, y, is_finite, weight, error[own] ** 2 * normal.curve_pivot[own])
+        else fit_courses(
+            shapes,
+            y,
+            is_finite,
+            weight,
+            error[chosen_place] ** 2 * normal.curve_pivot[chosen_place],
+        )
     )
     return Trend(
-        amplitude[own],
-        error[own],
+        amplitude[chosen_place],
+        error[chosen_place],
         chosen,
         amplitude[LINE],
         error[LINE],
@@ -308,7 +319,7 @@ def _choose_curve(excess: Float) -> NDArray[np.intp]:
 
 
 def _common_error(
-    fits: Fits,
+    shared: SharedByFits,
     *,
     common: Float,
     members: NDArray[np.intp],
@@ -327,7 +338,7 @@ def _common_error(
     share = rows.total(known_share) / rows.size
     each_building = rows_of(np.arange(len(common)))
 
-    def noise(of: Residuals) -> tuple[Float, Float, Float]:
+    def noise(of: MovementColumns) -> tuple[Float, Float, Float]:
         residual = common - common @ of.inverse @ of.columns
         effective = effective_share(
             residual, np.ones_like(common), np.ones(len(common)), each_building, of.kinds
@@ -336,14 +347,14 @@ def _common_error(
         degrees = np.maximum(common.shape[1] * share - len(of.columns), 1) * share
         return (
             residual_square,
-            residual_square / degrees / effective / fits.complete.curve_pivot[LINE],
+            residual_square / degrees / effective / shared.complete.curve_pivot[LINE],
             degrees * effective / np.maximum(residual_square, 1e-12),
         )
 
-    residual_square, variance, _ = noise(fits.line)
-    if fits.bent is not None:
-        bent_square, bent, weight = noise(fits.bent)
-        needed_gain = NEEDED_GAIN + len(fits.bent.columns) - COLUMNS
+    residual_square, variance, _ = noise(shared.line)
+    if shared.bent is not None:
+        bent_square, bent, weight = noise(shared.bent)
+        needed_gain = NEEDED_GAIN + len(shared.bent.columns) - COLUMNS
         variance = np.where((residual_square - bent_square) * weight > needed_gain, bent, variance)
     row_variance = rows.total(error**2) / rows.size
     beyond = np.where(

@@ -56,7 +56,7 @@ def blocks(product: CsvFile, stream: IO[bytes]) -> Iterator[bytearray]:
     """
     remaining_bytes = math.inf if product.end is None else product.end - stream.tell()
     while remaining_bytes > 0:
-        # Read into an array that takes the end of the line, too: adding it copied all bytes.
+        # With room for the rest of the last line: joining two `bytes` would copy the block.
         text = bytearray(int(min(BLOCK_BYTES, remaining_bytes)))
         del text[stream.readinto(text) :]  # type: ignore[attr-defined]
         if not text:
