@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,9 +57,8 @@ class CityPredictions(NamedTuple):
     """(F,) reason why a building is not judged, as the end of the sentence `Not judged: ...`."""
     rate: DamageRate
     """Share of damaged buildings in the city; that of a building may differ, see `local_rates`."""
-    courses: pd.DataFrame | None = None
-    """Severity over time of buildings with a rate, see `course_rows`; None if it was not
-    estimated."""
+    tabulate_courses: Callable[[], pd.DataFrame] | None = None
+    """Makes `courses`. They have a row for each building and quarter: only what shows them asks."""
     areas: geopandas.GeoDataFrame | None = None
     """Moving areas of the city, see `moving_areas`; None if they were not searched."""
     causes: geopandas.GeoDataFrame | None = None
@@ -65,6 +66,12 @@ class CityPredictions(NamedTuple):
     levelling: geopandas.GeoDataFrame | None = None
     """Levelled points, compared with the radar, see `compare.agreement.point_table`; None
     without a comparison."""
+
+    @property
+    def courses(self) -> pd.DataFrame | None:
+        """Severity over time of buildings with a rate, see `course_rows`; None if it was not
+        estimated."""
+        return None if self.tabulate_courses is None else self.tabulate_courses()
 
     @property
     def reason(self) -> NDArray[np.object_]:
@@ -262,12 +269,14 @@ def judge(
     if whole is not None:
         footprint_columns |= whole_columns(whole, footprints, limits.neighbours_m)
     table = make_predictions(footprints, footprint_columns, answer_columns, model.version)
-    course_table = None if courses is None else course_rows(courses, buildings.footprint, table)
+    tabulate_courses = (
+        None if courses is None else cache(lambda: course_rows(courses, buildings.footprint, table))
+    )
     cause_table = causes_table(shares.causes, footprints.crs) if shares.causes else None
     explanation = (
         verdicts.explanation if whole is None else _add_resolution(verdicts, whole.resolution)
     )
-    return CityPredictions(table, explanation, city_rate, course_table, causes=cause_table)
+    return CityPredictions(table, explanation, city_rate, tabulate_courses, causes=cause_table)
 
 
 def _answer_columns(

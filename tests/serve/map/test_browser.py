@@ -70,7 +70,7 @@ def city() -> dict[str, Any]:
         geometry=[shapely.Point(middle.x + 2, middle.y), shapely.Point(middle.x - 2, middle.y)],
         crs=table.crs,
     )
-    judged = judged_of(table)._replace(courses=rows(["h15"]), areas=area, causes=causes)
+    judged = judged_of(table)._replace(tabulate_courses=lambda: rows(["h15"]), areas=area, causes=causes)
     judged = judged._replace(levelling=bolts)
     document = make_document(judged, [track(300, "A_<i>044</i>")], "Ours")
     west, south, east, north = document["bounds"]

@@ -28,7 +28,7 @@ def rows(names):
 
 
 def made(names):
-    return make_document(judged_of(town())._replace(courses=rows(names)), [], "Town")
+    return make_document(judged_of(town())._replace(tabulate_courses=lambda: rows(names)), [], "Town")
 
 
 def test_each_course_is_with_its_building_at_dates_said_once():
@@ -47,7 +47,7 @@ def test_each_course_is_with_its_building_at_dates_said_once():
 
 @pytest.mark.parametrize("courses", [None, rows([])])
 def test_a_map_without_courses_says_so(courses):
-    said = make_document(judged_of(town())._replace(courses=courses), [], "Town")
+    said = make_document(judged_of(town())._replace(tabulate_courses=lambda: courses), [], "Town")
     assert said["courses"] == {"dates": [], "buildings": {}}
 
 
