@@ -124,7 +124,7 @@ def in_threads(
     Args:
         work: see above. items: see above. most: threads at most; None: as many as there are cores.
     """
-    count, waiting = min(asked_threads() or cores(), most or sys.maxsize), deque[Future[Result]]()
+    count, waiting = min(usable_threads(), most or sys.maxsize), deque[Future[Result]]()
     items = iter(items)
     first = list(islice(items, 2))
     if count <= 1 or len(first) <= 1:
@@ -145,11 +145,12 @@ def in_threads(
             raise
 
 
-def asked_threads() -> int:
-    """Return OMP_NUM_THREADS, or 0: it keeps several processes from competing for the cores."""
+def usable_threads() -> int:
+    """Return OMP_NUM_THREADS, which keeps several processes from competing for the cores, or
+    the number of cores."""
     # A number for each level of nesting.
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
-    return int(asked) if asked.isdecimal() else 0
+    return (int(asked) if asked.isdecimal() else 0) or cores()
 
 
 class _Limited:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plumbline.core.errors import InputError
 from plumbline.core.extras import list_runtimes
-from plumbline.core.jobs import asked_threads, cores
+from plumbline.core.jobs import usable_threads
 from plumbline.export.answers import Answers, Released, cut_to_longest, split_by_length
 from plumbline.export.interface import FLOATS, MASK, NAMES, read_properties, signature
 
@@ -49,8 +49,8 @@ class OnnxModel(Released):
         _refuse_both_runtimes()
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
-        n_threads = threads or asked_threads()
-        self._threads = (n_threads or cores()) if provider == CPU else 1
+        n_threads = threads or usable_threads()
+        self._threads = n_threads if provider == CPU else 1
         options.intra_op_num_threads = 1 if provider == CPU else n_threads
         if provider != CPU:
             with redirect_stdout(sys.stderr):  # it prints what it does not find

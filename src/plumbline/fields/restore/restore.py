@@ -19,13 +19,12 @@ from plumbline.core.errors import InputError
 from plumbline.core.files import atomic_file, atomic_folder, check_writable, read_json
 from plumbline.core.jobs import (
     alone,
-    asked_threads,
     clear,
-    cores,
     in_threads,
     one_blas_thread,
     run_jobs,
     undone,
+    usable_threads,
 )
 from plumbline.fields.prepare.grid import Observations
 from plumbline.fields.release.package import FieldModel, open_fields
@@ -197,7 +196,7 @@ def _open_run(
 ) -> tuple[Observations, FieldModel, WindowSettings]:
     """Read what all windows of a run share, once per process."""
     # Windows share the cores: `restore_windows`.
-    threads = max(1, (asked_threads() or cores()) // THREADS)
+    threads = max(1, usable_threads() // THREADS)
     model = open_fields(package, adapters, threads=threads).model
     with np.load(run / "observations.npz") as stored:
         observations = Observations(**{name: stored[name] for name in stored.files})

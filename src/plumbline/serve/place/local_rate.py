@@ -23,7 +23,7 @@ from scipy.spatial import cKDTree
 
 from plumbline.core.arrays import Array
 from plumbline.core.console import log
-from plumbline.core.jobs import asked_threads, cores
+from plumbline.core.jobs import usable_threads
 from plumbline.serve.base_rate import LEAST_RATE, DamageRate, odds_of
 from plumbline.serve.place.causes import SharesByCause, shares_by_cause
 from plumbline.sources.city.causes import Cause
@@ -138,8 +138,7 @@ def _kernels(place: Array) -> Iterator[csr_matrix]:
     """Yield the weights (B, B) for each number of `NEIGHBOURS`; the diagonal is 0."""
     count = len(place)
     n_neighbours = min(NEIGHBOURS[-1], count - 1)
-    threads = asked_threads() or cores()
-    distance, index = cKDTree(place).query(place, n_neighbours + 1, workers=threads)
+    distance, index = cKDTree(place).query(place, n_neighbours + 1, workers=usable_threads())
     is_self = index == np.arange(count)[:, None]
     # With many buildings at one place, the query may leave out the building itself.
     is_self[~is_self.any(axis=1), -1] = True
